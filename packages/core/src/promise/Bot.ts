@@ -14,10 +14,9 @@ import {
   type ChatQuery,
   type EntryQuery,
 } from "../model/ListQuery.ts";
-import { ArgumentInvalid } from "../model/Errors.ts";
+import { ArgumentInvalid, UserRefNotGranted } from "../model/Errors.ts";
 import { optionsOf } from "../model/Options.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { UserRefNotGranted } from "../model/Errors.ts";
 import { Text, UserRef } from "../model/Text.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
 import type { Principal } from "../services/access/Access.ts";
@@ -28,6 +27,7 @@ import type { AnswerEvent } from "../services/asking/LiveAnswer.ts";
 import type { Calls } from "./Calls.ts";
 import { makeList } from "./Lists.ts";
 import type * as api from "./Interface.ts";
+import { userMethods } from "./Interface.ts";
 
 /** Creates a function that binds calls to a chatbot and, if given, to the principal who makes them. */
 export const makeBots =
@@ -46,37 +46,6 @@ export const makeBots =
     const chatService = Context.get(context, Chats);
     const { id } = chatbot;
     const { apiKeyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
-
-    const createChat: api.Bot["createChat"] = async (chat, options) => {
-      const fields = optionsOf("createChat", chat, { name: false, userRef: false });
-      const { signal, ...more } = optionsOf("createChat", options, storeOptions);
-      const { idempotencyKey = null } = more;
-      const creation = chatService.create(chatbot, fields, idempotencyKey, visitor);
-      return run(
-        Effect.map(creation, ({ chat }) => chat),
-        { signal },
-      );
-    };
-
-    const chats: api.Bot["chats"] = (query, options) => {
-      const call = optionsOf("chats", options, callOptions);
-      return makeList(
-        { search: null, userRef: null, include: [], ...optionsOf("chats", query, chatsQuery) },
-        chatFields,
-        (page: ChatQuery) => chatService.list(chatbot, page, visitor),
-        (effect) => run(effect, call),
-      );
-    };
-
-    const history: api.Bot["history"] = (chatId, query, options) => {
-      const call = optionsOf("history", options, callOptions);
-      return makeList(
-        { after: null, include: [], ...optionsOf("history", query, historyQuery) },
-        entryFields,
-        (page: EntryQuery) => chatService.history(chatbot, toChatId(chatId), page, visitor),
-        (effect) => run(effect, call),
-      );
-    };
 
     /** Splits the options of an ask into what the service needs, and what the caller does. */
     const toAsk = (
@@ -101,119 +70,135 @@ export const makeBots =
       return { ask, pick, signal, check: checkInclude({ include }) };
     };
 
-    const ask: api.Bot["ask"] = async (chatId, question, options) => {
-      const { ask, check, pick, signal } = toAsk("ask", chatId, question, options);
-      return run(Effect.andThen(check, Effect.map(asking.ask(chatbot, ask), pick)), { signal });
-    };
-
-    const post: api.Bot["post"] = async (chatId, text, options) => {
-      const { signal, ...rest } = optionsOf("post", options, { ...storeOptions, metadata: false });
-      const newPost = { ...rest, apiKeyId, visitor, chatId: toChatId(chatId), text };
-      return run(
-        Effect.map(asking.post(chatbot, newPost), ({ entry }) => pickEntry(entry, ["metadata"])),
-        { signal },
-      );
-    };
-
-    const rename: api.Bot["rename"] = (chatId, name) =>
-      run(chatService.rename(chatbot, toChatId(chatId), name, visitor));
-
-    const rate: api.Bot["rate"] = async (chatId, entryId, feedback) => {
-      const change = optionsOf("rate", feedback, { rating: false, comment: false });
-      return run(
-        Effect.map(chatService.rate(chatbot, toChatId(chatId), entryId, change, visitor), (entry) =>
-          pickEntry(entry, ["feedback"]),
-        ),
-      );
-    };
-
-    const remove: api.Bot["delete"] = (chatId) =>
-      run(chatService.delete(chatbot, toChatId(chatId), apiKeyId ?? actor, visitor));
-
-    const as: api.Bot["as"] = (userRef) => {
-      Effect.runSync(checkUser({ userRef }));
-      if (visitor !== null && visitor !== userRef) throw new UserRefNotGranted();
-      const user = { ...principal, chatbot, apiKeyId, visitor: userRef };
-      return Struct.pick(makeBots(context, { iterate, run }, actor)(chatbot, user), userMethods);
-    };
-
-    const stop: api.Bot["stop"] = (idempotencyKey) =>
-      run(asking.stop(chatbot, idempotencyKey, visitor));
-
-    const stream: api.Bot["stream"] = (chatId, question, options) => {
-      const { ask, check, pick, signal } = toAsk("stream", chatId, question, options);
-      const toEvent = (event: AnswerEvent): api.AnswerEvent =>
-        event._tag === "Delta"
-          ? { type: "delta", text: event.text }
-          : { type: "entry", entry: pick(event).entry };
-      const events = asking.stream(chatbot, { onDisconnect: "cancel", ...ask });
-      return iterate(Stream.unwrap(Effect.as(check, Stream.map(events, toEvent))), { signal });
-    };
-
-    const erase: api.Bot["erase"] = async (which) => {
-      if (which !== "all")
-        await run(checkErasure(optionsOf<Erasure>("erase", which, erasureOptions)));
-      const selection = Effect.gen(function* (): Effect.fn.Return<Erasable, unknown> {
-        if (which === "all") return { _tag: "All" };
-        if ("chatId" in which) return { _tag: "Chat", id: ChatId.make(which.chatId) };
-        if ("idleSince" in which) return { _tag: "IdleSince", limit: which.idleSince };
-        return { _tag: "UserRef", ...(yield* administration.person(which.userRef)) };
-      });
-      return run(Effect.flatMap(selection, (erasable) => archive.erase(id, erasable, actor)));
-    };
-
-    const usage: api.Bot["usage"] = async (query) => {
-      const options = optionsOf("usage", query, { since: false, until: false, by: false });
-      const { by = null, since = new Date(0), until = null } = options;
-      const whole = { by, since, until };
-      return run(Effect.andThen(checkUsage(whole), archive.usage(id, whole)));
-    };
-
-    const exportChats: api.Bot["export"] = (which) => {
-      const options = optionsOf("export", which, { userRef: false });
-      return iterate(
-        Effect.gen(function* () {
-          yield* checkExport(options);
-          const { userRef } = options;
-          if (userRef === undefined) return archive.export(id, actor);
-          return archive.export(id, actor, yield* administration.person(userRef));
-        }).pipe(Stream.unwrap, encodeArchive),
-      );
-    };
-
-    const importChats: api.Bot["import"] = async (lines) => {
-      checkLines(lines);
-      const chunks = Stream.fromAsyncIterable(toBytes(lines), (error) => error);
-      return run(archive.import(id, decodeArchive(chunks), actor));
-    };
-
-    const createKey: api.Bot["createKey"] = async (key) => {
-      const fields = { scopes: defaultScopes, ...optionsOf("createKey", key, keyOptions) };
-      const apiKey = await run(administration.createKey(id, fields, actor));
-      return { id: apiKey.id, key: Redacted.value(apiKey.key) };
-    };
-
-    const revokeKey: api.Bot["revokeKey"] = (key) => run(administration.revokeKey(id, key, actor));
-
     return {
       chatbot,
-      createChat,
-      chats,
-      history,
-      ask,
-      stream,
-      post,
-      stop,
-      rename,
-      rate,
-      delete: remove,
-      as,
-      erase,
-      usage,
-      export: exportChats,
-      import: importChats,
-      createKey,
-      revokeKey,
+
+      createChat: async (chat, options) => {
+        const fields = optionsOf("createChat", chat, { name: false, userRef: false });
+        const { signal, ...more } = optionsOf("createChat", options, storeOptions);
+        const { idempotencyKey = null } = more;
+        const creation = chatService.create(chatbot, fields, idempotencyKey, visitor);
+        return run(
+          Effect.map(creation, ({ chat }) => chat),
+          { signal },
+        );
+      },
+
+      chats: (query, options) => {
+        const call = optionsOf("chats", options, callOptions);
+        return makeList(
+          { search: null, userRef: null, include: [], ...optionsOf("chats", query, chatsQuery) },
+          chatFields,
+          (page: ChatQuery) => chatService.list(chatbot, page, visitor),
+          (effect) => run(effect, call),
+        );
+      },
+
+      history: (chatId, query, options) => {
+        const call = optionsOf("history", options, callOptions);
+        return makeList(
+          { after: null, include: [], ...optionsOf("history", query, historyQuery) },
+          entryFields,
+          (page: EntryQuery) => chatService.history(chatbot, toChatId(chatId), page, visitor),
+          (effect) => run(effect, call),
+        );
+      },
+
+      ask: async (chatId, question, options) => {
+        const { ask, check, pick, signal } = toAsk("ask", chatId, question, options);
+        return run(Effect.andThen(check, Effect.map(asking.ask(chatbot, ask), pick)), { signal });
+      },
+
+      post: async (chatId, text, options) => {
+        const { signal, ...rest } = optionsOf("post", options, {
+          ...storeOptions,
+          metadata: false,
+        });
+        const newPost = { ...rest, apiKeyId, visitor, chatId: toChatId(chatId), text };
+        return run(
+          Effect.map(asking.post(chatbot, newPost), ({ entry }) => pickEntry(entry, ["metadata"])),
+          { signal },
+        );
+      },
+
+      rename: (chatId, name) => run(chatService.rename(chatbot, toChatId(chatId), name, visitor)),
+
+      rate: async (chatId, entryId, feedback) => {
+        const change = optionsOf("rate", feedback, { rating: false, comment: false });
+        return run(
+          Effect.map(
+            chatService.rate(chatbot, toChatId(chatId), entryId, change, visitor),
+            (entry) => pickEntry(entry, ["feedback"]),
+          ),
+        );
+      },
+
+      delete: (chatId) =>
+        run(chatService.delete(chatbot, toChatId(chatId), apiKeyId ?? actor, visitor)),
+
+      as: (userRef) => {
+        Effect.runSync(checkUser({ userRef }));
+        if (visitor !== null && visitor !== userRef) throw new UserRefNotGranted();
+        const user = { ...principal, chatbot, apiKeyId, visitor: userRef };
+        return Struct.pick(makeBots(context, { iterate, run }, actor)(chatbot, user), userMethods);
+      },
+
+      stop: (idempotencyKey) => run(asking.stop(chatbot, idempotencyKey, visitor)),
+
+      stream: (chatId, question, options) => {
+        const { ask, check, pick, signal } = toAsk("stream", chatId, question, options);
+        const toEvent = (event: AnswerEvent): api.AnswerEvent =>
+          event._tag === "Delta"
+            ? { type: "delta", text: event.text }
+            : { type: "entry", entry: pick(event).entry };
+        const events = asking.stream(chatbot, { onDisconnect: "cancel", ...ask });
+        return iterate(Stream.unwrap(Effect.as(check, Stream.map(events, toEvent))), { signal });
+      },
+
+      erase: async (which) => {
+        if (which !== "all")
+          await run(checkErasure(optionsOf<Erasure>("erase", which, erasureOptions)));
+        const selection = Effect.gen(function* (): Effect.fn.Return<Erasable, unknown> {
+          if (which === "all") return { _tag: "All" };
+          if ("chatId" in which) return { _tag: "Chat", id: ChatId.make(which.chatId) };
+          if ("idleSince" in which) return { _tag: "IdleSince", limit: which.idleSince };
+          return { _tag: "UserRef", ...(yield* administration.person(which.userRef)) };
+        });
+        return run(Effect.flatMap(selection, (erasable) => archive.erase(id, erasable, actor)));
+      },
+
+      usage: async (query) => {
+        const options = optionsOf("usage", query, { since: false, until: false, by: false });
+        const { by = null, since = new Date(0), until = null } = options;
+        const whole = { by, since, until };
+        return run(Effect.andThen(checkUsage(whole), archive.usage(id, whole)));
+      },
+
+      export: (which) => {
+        const options = optionsOf("export", which, { userRef: false });
+        return iterate(
+          Effect.gen(function* () {
+            yield* checkExport(options);
+            const { userRef } = options;
+            if (userRef === undefined) return archive.export(id, actor);
+            return archive.export(id, actor, yield* administration.person(userRef));
+          }).pipe(Stream.unwrap, encodeArchive),
+        );
+      },
+
+      import: async (lines) => {
+        checkLines(lines);
+        const chunks = Stream.fromAsyncIterable(toBytes(lines), (error) => error);
+        return run(archive.import(id, decodeArchive(chunks), actor));
+      },
+
+      createKey: async (key) => {
+        const fields = { scopes: defaultScopes, ...optionsOf("createKey", key, keyOptions) };
+        const apiKey = await run(administration.createKey(id, fields, actor));
+        return { id: apiKey.id, key: Redacted.value(apiKey.key) };
+      },
+
+      revokeKey: (key) => run(administration.revokeKey(id, key, actor)),
     };
   };
 
@@ -248,19 +233,6 @@ interface Erasure {
 }
 const erasureOptions = { chatId: false, userRef: false, idleSince: false } as const;
 const keyOptions = { name: false, scopes: false, expiresAt: false, ratePerMinute: false } as const;
-
-const userMethods = [
-  "chatbot",
-  "createChat",
-  "chats",
-  "history",
-  "ask",
-  "stream",
-  "stop",
-  "rename",
-  "rate",
-  "delete",
-] as const satisfies ReadonlyArray<keyof api.UserBot>;
 
 const checkErasure = makeCheck(
   Schema.Struct({

@@ -140,20 +140,22 @@ export interface PostOptions extends StoreOptions {
   readonly metadata?: Metadata | null | undefined;
 }
 
+/** The members of a bot that is bound to one user. */
+export const userMethods = [
+  "chatbot",
+  "createChat",
+  "chats",
+  "history",
+  "ask",
+  "stream",
+  "stop",
+  "rename",
+  "rate",
+  "delete",
+] as const satisfies ReadonlyArray<keyof Bot>;
+
 /** A bot that is bound to one user: it has and makes only chats with that `userRef`, and nothing for operators. */
-export type UserBot = Pick<
-  Bot,
-  | "chatbot"
-  | "createChat"
-  | "chats"
-  | "history"
-  | "ask"
-  | "stream"
-  | "stop"
-  | "rename"
-  | "rate"
-  | "delete"
->;
+export type UserBot = Pick<Bot, (typeof userMethods)[number]>;
 
 /**
  * The conversations of one chatbot, with the settings that the chatbot had when this object was created. Every call

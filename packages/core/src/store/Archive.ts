@@ -14,9 +14,10 @@ import {
   exportDetail,
   importDetail,
   type ArchiveRecord,
+  type DatedErasure,
 } from "../ports/ChatArchive.ts";
 import { registeredChatbot } from "./Registry.ts";
-import type { ColdRows, ColdTx, Greatest } from "./Rows.ts";
+import type { ColdRows, ColdTx, Greatest, Verb } from "./Rows.ts";
 import { hasFeedback } from "./Selection.ts";
 import { inSpans } from "../services/Telemetry.ts";
 
@@ -53,22 +54,33 @@ export const makeChatArchive = (rows: ColdRows): Port => {
   const assertRegistered = (chatbot: ChatbotId) =>
     Effect.asVoid(rows.read((tx) => registeredChatbot(tx, chatbot)));
 
+  /** Erases the chats, adds an entry to the audit log with `note` if there were any, and returns their number. */
+  const eraseAndNote = (
+    chatbot: ChatbotId,
+    which: DatedErasure,
+    note: (tx: ColdTx, erased: number) => Verb<void>,
+  ) =>
+    Effect.suspend(() => {
+      let erased = 0;
+      return rows
+        .erase(chatbot, which, (chats) => void (erased += chats))
+        .pipe(
+          // Even an erasure that fails midway may have erased chats.
+          Effect.onExit(() =>
+            erased === 0
+              ? Effect.void
+              : rows.write({ _tag: "Chatbot", chatbot }, (tx) => note(tx, erased)),
+          ),
+          Effect.map(() => erased),
+        );
+    });
+
   const erase: Port["erase"] = Effect.fnUntraced(function* (chatbot, which, actor) {
     yield* assertRegistered(chatbot);
     const erasure = erasureAt(which, yield* rows.now);
-    let erased = 0;
-    const audit = Effect.suspend(() =>
-      erased === 0
-        ? Effect.void
-        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
-            tx.audit([{ actor, chatbot, action: "erase", detail: erasureDetail(erasure, erased) }]),
-          ),
+    return yield* eraseAndNote(chatbot, erasure, (tx, erased) =>
+      tx.audit([{ actor, chatbot, action: "erase", detail: erasureDetail(erasure, erased) }]),
     );
-    // Even an erasure that fails midway may have erased chats.
-    yield* rows
-      .erase(chatbot, erasure, (chats) => void (erased += chats))
-      .pipe(Effect.onExit(() => audit));
-    return erased;
   });
 
   const deleteChat: Port["deleteChat"] = Effect.fnUntraced(function* (
@@ -81,19 +93,11 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     if (chat === null) return yield* new ChatNotFound({ chatId });
     const erasure = { _tag: "Chat", id: chatId } as const;
     const detail = erasureDetail(erasure, 1);
-    let erased = 0;
-    const audit = Effect.suspend(() =>
-      erased === 0
-        ? Effect.void
-        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
-            visitor === null
-              ? tx.audit([{ actor, chatbot, action: "erase", detail }])
-              : tx.countVisitorErasure(chatbot, actor),
-          ),
+    const erased = yield* eraseAndNote(chatbot, erasure, (tx) =>
+      visitor === null
+        ? tx.audit([{ actor, chatbot, action: "erase", detail }])
+        : tx.countVisitorErasure(chatbot, actor),
     );
-    yield* rows
-      .erase(chatbot, erasure, (chats) => void (erased += chats))
-      .pipe(Effect.onExit(() => audit));
     // Another call has erased the chat in the meantime.
     return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
   });

@@ -12,7 +12,7 @@ import {
 import type { ChatStore } from "../ports/ChatStore.ts";
 import { addChat, addEntry } from "./Additions.ts";
 import { isFree } from "./DecideTake.ts";
-import { ownKey, sweepKeys } from "./Keys.ts";
+import { ownKey, sweepKeys, writeKey } from "./Keys.ts";
 import type { ColdRows, Rows } from "./Rows.ts";
 
 type Port = ChatStore["Service"];
@@ -39,16 +39,7 @@ export const makeChats = (rows: Rows): Pick<Port, "createChat" | "listChats" | "
           helloMessage === null
             ? null
             : yield* addEntry(tx, chatbot, newChat, helloEntry(helloMessage));
-        if (idempotencyKey !== null)
-          yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
-            fingerprint: idempotencyKey.fingerprint,
-            madeAt: tx.now,
-            turn: null,
-            turnUntil: null,
-            chatId: chat.id,
-            entryId: null,
-            isStopped: false,
-          });
+        yield* writeKey(tx, chatbot, idempotencyKey, { chatId: chat.id });
         return { chat, helloEntry: hello, replayed: false };
       }),
     );

@@ -22,7 +22,7 @@ import {
 } from "../ports/TurnStore.ts";
 import { addChat, addEntry } from "./Additions.ts";
 import { decideStop, decideTake } from "./DecideTake.ts";
-import { ownKey, sweepKeys } from "./Keys.ts";
+import { ownKey, sweepKeys, writeKey } from "./Keys.ts";
 import type { ChatRow, KeyRow, Rows, Tx } from "./Rows.ts";
 
 type Port = TurnStore["Service"];
@@ -135,16 +135,7 @@ export const makeTurnStore = (rows: Rows): Port => {
               const waiting = chat.waiting.slice(1).filter((other) => other !== instance);
               yield* tx.setTurn(chatbot, chat.chat.id, { turn: id, turnUntil, waiting });
             }
-            if (idempotencyKey !== null)
-              yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
-                fingerprint: idempotencyKey.fingerprint,
-                madeAt: now,
-                turn: id,
-                turnUntil,
-                chatId,
-                entryId: null,
-                isStopped: false,
-              });
+            yield* writeKey(tx, chatbot, idempotencyKey, { turn: id, turnUntil, chatId });
             return toTaken(
               chat && chat.chat,
               chatId === null
@@ -195,16 +186,8 @@ export const makeTurnStore = (rows: Rows): Port => {
           holding.chat ?? (yield* addChat(tx, chatbot, { name: null, userRef: visitor }));
         const entry = yield* addEntry(tx, chatbot, chat, newEntry);
         yield* spend(tx, chatbot, newEntry.apiKeyId, newEntry.spentTokens);
-        if (idempotencyKey !== null)
-          yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
-            fingerprint: idempotencyKey.fingerprint,
-            madeAt: tx.now,
-            turn: id,
-            turnUntil: null,
-            chatId: entry.chatId,
-            entryId: entry.id,
-            isStopped: false,
-          });
+        const { chatId, id: entryId } = entry;
+        yield* writeKey(tx, chatbot, idempotencyKey, { turn: id, chatId, entryId });
         return entry;
       }),
     );
@@ -248,15 +231,8 @@ export const makeTurnStore = (rows: Rows): Port => {
             const { chatId, fingerprint, turn } = decision.stop;
             // The chat of an ask that waits may not exist.
             const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
-            yield* tx.setIdempotencyKey(chatbot, key, {
-              fingerprint,
-              turn,
-              chatId: chat && chatId,
-              madeAt: tx.now,
-              turnUntil: null,
-              entryId: null,
-              isStopped: true,
-            });
+            const row = { turn, chatId: chat && chatId, isStopped: true };
+            yield* writeKey(tx, chatbot, { key, fingerprint }, row);
             return { _tag: "Stopped" } satisfies StopResult;
           }
         }
