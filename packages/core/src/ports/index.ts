@@ -20,20 +20,7 @@ export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
 export * from "../store/Selection.ts";
 export * from "../store/UsageSums.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
-export type {
-  AuditEntry,
-  ChatRow,
-  ColdRows,
-  ColdTx,
-  KeyRow,
-  Lists,
-  Reads,
-  Rows,
-  Scope,
-  Tx,
-  Verb,
-  VisitorErasures,
-} from "../store/Rows.ts";
+export type * from "../store/Rows.ts";
 export * from "./TurnStore.ts";
 
 // Values
@@ -66,34 +53,7 @@ export { optionsOf, textOf } from "../model/Options.ts";
 export * from "../archive/ArchiveOrder.ts";
 
 // Errors
-export {
-  AnswerStopped,
-  AnswerUnavailable,
-  AskNotFound,
-  ArgumentInvalid,
-  ChatbotNotFound,
-  ChatbotTaken,
-  ChatNotFound,
-  EntryNotFound,
-  describeCause,
-  IdempotencyKeyReused,
-  ImportRefused,
-  KeyNotFound,
-  KeyRejected,
-  type KeyFlaw,
-  type TokenFlaw,
-  KeyTaken,
-  Overloaded,
-  overloadReasons,
-  storageReasons,
-  type OverloadReason,
-  type StorageReason,
-  BudgetSpent,
-  RateExceeded,
-  StorageUnavailable,
-  TurnLost,
-  UserRefNotGranted,
-} from "../model/Errors.ts";
+export * from "../model/Errors.ts";
 
 // The context of the ask or list in progress, and the limits of all asks
 export * from "../services/asking/AskLimits.ts";

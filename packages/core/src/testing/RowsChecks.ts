@@ -5,6 +5,7 @@ import { Cause, Effect, Exit, Fiber } from "effect";
 import { defaultSettings } from "../model/Chatbot.ts";
 import type { ColdRows, ColdTx } from "../store/Rows.ts";
 import { check, same, type Check } from "./Check.ts";
+import { after } from "./Fixtures.ts";
 import { fresh } from "./StoreUnderTest.ts";
 
 /** Checks that a transaction whose body does not succeed leaves nothing, and that the next one works. */
@@ -28,7 +29,7 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
       );
       // A body that may wait has begun its transaction by then.
       const exit = yield* Fiber.join(fiber).pipe(
-        Effect.raceFirst(Effect.as(wait(300), Exit.interrupt())),
+        Effect.raceFirst(Effect.as(after(300), Exit.interrupt())),
         Effect.ensuring(Fiber.interrupt(fiber)),
       );
       const rest = yield* write((tx) =>
@@ -41,38 +42,20 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
       return { exit, hasRow: rest.id !== null, entries: rest.entries };
     });
 
-  return [
-    check("a transaction whose body succeeds is stored", function* () {
-      const { entries, exit, hasRow } = yield* writeThen(Effect.void);
-      yield* same("the body succeeds", Exit.isSuccess(exit), true);
-      yield* same("what is stored", { entries, hasRow }, { entries: 1, hasRow: true });
+  const ends = {
+    "succeeds is stored": { end: Effect.void, result: "success", entries: 1 },
+    "fails leaves nothing": { end: Effect.fail("no"), result: "no", entries: 0 },
+    "dies leaves nothing": { end: Effect.die("mistake"), result: "mistake", entries: 0 },
+    // It is interrupted, or ends with a defect.
+    "waits leaves nothing": { end: after(60_000), result: null, entries: 0 },
+  };
+  return Object.entries(ends).map(([name, { end, entries, result }]) =>
+    check(`a transaction whose body ${name}`, function* () {
+      const { exit, ...rest } = yield* writeThen(end);
+      const ending = Exit.isSuccess(exit) ? "success" : Cause.squash(exit.cause);
+      if (result === null) yield* same("the body succeeds", Exit.isSuccess(exit), false);
+      else yield* same("the body's end", ending, result);
+      yield* same("what is stored", rest, { entries, hasRow: entries > 0 });
     }),
-    check("a transaction whose body fails leaves nothing", function* () {
-      const { entries, exit, hasRow } = yield* writeThen(Effect.fail("no"));
-      const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
-      yield* same("the body's error", error, "no");
-      yield* same("what is stored", { entries, hasRow }, { entries: 0, hasRow: false });
-    }),
-    check("a transaction whose body dies leaves nothing", function* () {
-      const { entries, exit, hasRow } = yield* writeThen(Effect.die("mistake"));
-      const defect = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
-      yield* same("the body's defect", defect, "mistake");
-      yield* same("what is stored", { entries, hasRow }, { entries: 0, hasRow: false });
-    }),
-    check(
-      "a transaction whose body waits is interrupted, or a defect, and leaves nothing",
-      function* () {
-        const { entries, exit, hasRow } = yield* writeThen(wait(60_000));
-        yield* same("the body succeeds", Exit.isSuccess(exit), false);
-        yield* same("what is stored", { entries, hasRow }, { entries: 0, hasRow: false });
-      },
-    ),
-  ];
+  );
 };
-
-/** Waits in real time, even if the test clock stands still. */
-const wait = (millis: number) =>
-  Effect.callback<void>((resume) => {
-    const timer = setTimeout(() => resume(Effect.void), millis);
-    return Effect.sync(() => clearTimeout(timer));
-  });

@@ -243,21 +243,6 @@ for (const [name, rejection] of Object.entries({
   );
 }
 
-it.effect("a model whose account has no quota is not called again, but the next model is", () =>
-  Effect.gen(function* () {
-    for (const body of [
-      '{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}',
-      '{"error":{"type":"exceeded_current_quota_error"}}',
-      '{"error":{"code":"1113","message":"..."}}',
-    ]) {
-      const one = always(httpError(429, { body }));
-      const parts = yield* collect("Hi?").pipe(withModels([one, other()]));
-      assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
-      assert.strictEqual(one.doStreamCalls.length, 1);
-    }
-  }),
-);
-
 /** Returns the tokens counted for an answer from this model, of which `read` may read only a part. */
 const tokensOf = Effect.fnUntraced(function* (
   model: LanguageModel,

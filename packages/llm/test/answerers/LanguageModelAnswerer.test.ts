@@ -133,13 +133,6 @@ for (const [reason, reply] of Object.entries(failures)) {
   });
 }
 
-it.effect("layerLanguageModel leaves out white space before the answer", () =>
-  Effect.gen(function* () {
-    const texts = (yield* collect("Hi?")).map((part) => part._tag === "Delta" && part.text);
-    assert.deepStrictEqual(texts, ["Hel", " lo", false]);
-  }).pipe(withModel(modelThat(() => says("\n", " \u0085Hel", " lo")))),
-);
-
 it.effect(
   "layerLanguageModel aborts the request if the stream is interrupted while the model is silent",
   () => {

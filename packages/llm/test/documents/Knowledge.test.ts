@@ -95,18 +95,6 @@ it.effect(
     }),
 );
 
-it.effect(
-  "readKnowledge finds the first heading after a byte order mark and with Windows line endings",
-  () =>
-    Effect.gen(function* () {
-      const folder = yield* folderOf({ "a.md": "\ufeff# Apples\r\n\r\nThey are red.\r\n" });
-      assert.deepStrictEqual(
-        (yield* read(folder)).passages.map(({ title }) => title),
-        ["Apples"],
-      );
-    }),
-);
-
 it.effect("readKnowledge fails with the path of the folder if it is missing or is a file", () =>
   Effect.gen(function* () {
     const folder = yield* folderOf({ "a.md": "Apples" });

@@ -67,6 +67,8 @@ it("passagesOf takes the title from the front matter, the first heading or the n
   assert.strictEqual(titleOf('+++\ntitle = "About us"\n+++\na'), "About us");
   assert.strictEqual(titleOf("a\n## *Our* `team`\nb"), "Our team");
   assert.strictEqual(titleOf("a"), "red apples");
+  // A byte order mark and Windows line endings.
+  assert.strictEqual(titleOf("\ufeff# Apples\r\n\r\nThey are red.\r\n"), "Apples");
 });
 
 it("passagesOf strips HTML to its text, and code keeps it", () => {

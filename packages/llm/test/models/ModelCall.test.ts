@@ -9,6 +9,7 @@ const reasonings = [
   ["<think>Hm.</think>\n\nHello"],
   ["<th", "ink>Hm. <", "/think", ">\n", "\nHel", "lo"],
   ["\n<think>\n</think>\nHello"],
+  ["\n", " \u0085Hel", "lo"],
   [..."<think>a < b</thin </think>Hello"],
   ["<thought>Hm.</thought>Hello"],
   ["<Thinking>Hm.</thinking> Hello"],
@@ -34,7 +35,7 @@ for (const [pieces, answer] of [
   ...quotations.map((pieces) => [pieces, pieces.join("")] as const),
 ]) {
   it.effect(
-    `an answer is shown without the reasoning at its beginning: ${JSON.stringify(pieces)}`,
+    `an answer is shown without white space and reasoning at its beginning: ${JSON.stringify(pieces)}`,
     () =>
       Effect.gen(function* () {
         assert.strictEqual(textOf(yield* collect("Hi?")), answer);

@@ -1,7 +1,12 @@
 import { LLMock } from "@copilotkit/aimock";
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Layer, Logger, Redacted } from "effect";
-import { layerLanguageModel, openAiCompatible, tryModel } from "../../src/index.ts";
+import {
+  layerLanguageModel,
+  type LanguageModelOptions,
+  openAiCompatible,
+  tryModel,
+} from "../../src/index.ts";
 import { collect, textOf } from "../support/chat.ts";
 import { endpoint } from "../support/endpoint.ts";
 
@@ -83,24 +88,27 @@ it.live(
     }),
 );
 
+/** Asks a model at this endpoint; returns the answer or the reason of its failure. */
+const answerAt = (baseUrl: string, options: LanguageModelOptions = {}, key?: string) =>
+  Effect.gen(function* () {
+    const apiKey = key === undefined ? undefined : Redacted.make(key);
+    const model = yield* openAiCompatible({ baseUrl, apiKey, model: "small" });
+    return yield* Effect.map(collect("Hi?"), textOf).pipe(
+      Effect.provide(layerLanguageModel(model, options)),
+    );
+  }).pipe(
+    Effect.catch((error) => Effect.succeed("reason" in error ? error.reason : error.message)),
+    Effect.map((text) => text.replace("no language model answered: ", "")),
+  );
+
 /** Returns the text of an answer that consists of these chunks, or the reason why it failed. */
 const endOf = Effect.fnUntraced(function* (...chunks: ReadonlyArray<object | string>) {
-  const { baseUrl } = yield* endpoint((response) => {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    const lines = chunks.map((chunk) =>
-      typeof chunk === "string" ? chunk : JSON.stringify({ choices: [{ index: 0, ...chunk }] }),
-    );
-    response.end(lines.map((line) => `data: ${line}\n\n`).join(""));
-  });
-  const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
-  return yield* collect("Hi?").pipe(
-    Effect.match({
-      onSuccess: textOf,
-      onFailure: (error) =>
-        ("reason" in error ? error.reason : `${error}`).replace("no language model answered: ", ""),
-    }),
-    Effect.provide(layerLanguageModel(model, { retries: 0 })),
+  const lines = chunks.map((chunk) =>
+    typeof chunk === "string" ? chunk : JSON.stringify({ choices: [{ index: 0, ...chunk }] }),
   );
+  const body = lines.map((line) => `data: ${line}\n\n`).join("");
+  const { baseUrl } = yield* endpoint((response) => response.end(body));
+  return yield* answerAt(baseUrl, { retries: 0 });
 });
 const text = { delta: { content: "Fine." }, finish_reason: null };
 const last = (finish_reason: string | null) => ({ delta: {}, finish_reason });
@@ -151,18 +159,6 @@ it.live(
       assert.strictEqual(yield* endOf(blank, blank, last(""), "[DONE]"), "Fine.Fine.");
     }),
 );
-
-/** Asks a model at this endpoint, without retries; returns the answer or the reason of its failure. */
-const answerAt = (baseUrl: string, key?: string) =>
-  Effect.gen(function* () {
-    const apiKey = key === undefined ? undefined : Redacted.make(key);
-    const model = yield* openAiCompatible({ baseUrl, apiKey, model: "small" });
-    return yield* Effect.map(collect("Hi?"), textOf).pipe(
-      Effect.provide(layerLanguageModel(model)),
-    );
-  }).pipe(
-    Effect.catch((error) => Effect.succeed("reason" in error ? error.reason : error.message)),
-  );
 
 const chunk = (content: string, finish_reason: string | null = null) =>
   `data: ${JSON.stringify({ choices: [{ delta: { content }, finish_reason }] })}\n\n`;
@@ -246,7 +242,7 @@ for (const [body, reason] of [
     () =>
       Effect.gen(function* () {
         const { baseUrl, received } = yield* endpoint((response) => response.end(body));
-        assert.strictEqual(yield* answerAt(baseUrl), `no language model answered: ${reason}`);
+        assert.strictEqual(yield* answerAt(baseUrl), reason);
         assert.strictEqual(received.length, 1);
       }),
   );
@@ -337,7 +333,7 @@ it.effect("openAiCompatible refuses an address or a key that cannot work, and sa
   Effect.gen(function* () {
     assert.include(yield* answerAt("localhost:11434/v1"), "use http://localhost:11434/v1");
     assert.include(yield* answerAt("llm"), "use http://llm");
-    const reason = yield* answerAt("http://localhost/v1?secret", "sk-1234…9");
+    const reason = yield* answerAt("http://localhost/v1?secret", {}, "sk-1234…9");
     assert.include(reason, 'character 8 of the API key for http://localhost/v1 is "…" (U+2026)');
     assert.notInclude(reason, "1234");
   }),
@@ -355,7 +351,7 @@ it.live(
       );
       assert.strictEqual(
         yield* answerAt(baseUrl),
-        "no language model answered: HTTP 400, invalid_request_error, bad_value, param messages[0], request req_1-2",
+        "HTTP 400, invalid_request_error, bad_value, param messages[0], request req_1-2",
       );
     }),
 );

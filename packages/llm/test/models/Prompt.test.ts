@@ -55,31 +55,6 @@ it.effect(
 );
 
 it.effect(
-  "a prompt joins an answer without a question to the answer before it, or to the system text if it has none before it",
-  () => {
-    const model = modelThat(() => says("ok"));
-    const chat = ["", "Note.", "Q?", "A.", "", "Colleague.", "", "Done.", "R?", "B."];
-    const earlier = Stream.make(4, 3, 2, 1, 0).pipe(
-      Stream.map((n) => entry(n, chat[2 * n]!, chat[2 * n + 1]!)),
-    );
-    return Effect.gen(function* () {
-      const system = (content: string) => ({ role: "system" as const, content });
-      const rest = [
-        ["user", "Q?"],
-        ["assistant", "A.\n\nColleague.\n\nDone."],
-        ["user", "R?"],
-        ["assistant", "B."],
-        ["user", "Now?"],
-      ].map(([role, content]) => ({ role, content }));
-      for (const instructions of [null, "Be kind."])
-        yield* collect("Now?", earlier, chatbotWith(instructions));
-      assert.deepStrictEqual<unknown>(promptOf(model, 0), [system("Note."), ...rest]);
-      assert.deepStrictEqual<unknown>(promptOf(model, 1), [system("Be kind.\n\nNote."), ...rest]);
-    }).pipe(Effect.provide(layerLanguageModel(model)));
-  },
-);
-
-it.effect(
   "a question of 20,000 characters keeps the prompt within its budget: the chat gets only the room that is left",
   () => {
     const model = modelThat(() => says("ok"));

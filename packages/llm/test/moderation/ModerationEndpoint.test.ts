@@ -113,37 +113,6 @@ for (const [reason, [respond, calls]] of Object.entries(failures)) {
   );
 }
 
-it.effect(
-  "layerModerationEndpoint does not follow redirects, which would send the question to another address",
-  () =>
-    Effect.gen(function* () {
-      const other = yield* endpoint(json({ results: [{ flagged: false, categories: {} }] }));
-      const { baseUrl } = yield* endpoint((response) =>
-        response.writeHead(307, { location: `${other.baseUrl}/moderations` }).end(),
-      );
-      yield* Effect.flip(driven(check("q").pipe(at(baseUrl)), 1000));
-      assert.strictEqual(other.received.length, 0);
-    }),
-);
-
-it.effect(
-  "layerModerationEndpoint retries a call after a transient failure, but not before its Retry-After has elapsed",
-  () =>
-    Effect.gen(function* () {
-      const replies = [
-        json({}, 503),
-        (response: ServerResponse) => response.writeHead(429, { "retry-after": "7" }).end("{}"),
-      ];
-      const { baseUrl } = yield* endpoint((response) =>
-        (replies.shift() ?? json({ results: [{ flagged: false, categories: {} }] }))(response),
-      );
-      assert.isFalse((yield* driven(check("q").pipe(at(baseUrl)))).flagged);
-      const now = yield* Clock.currentTimeMillis;
-      assert.isAtLeast(now, 7000);
-      assert.isAtMost(now, 8000);
-    }),
-);
-
 for (const [name, seconds, status, headers] of [
   ["asks for a pause of 25 seconds", 0, 429, { "retry-after": "25" }],
   ["fails slowly", 4, 500, {}],
