@@ -65,118 +65,108 @@ export const makeHandlers = Effect.fnUntraced(function* (
   const chats = yield* Chats;
   const asking = yield* Asking;
 
-  const details: Handler = ({ principal: { chatbot } }) =>
-    Effect.sync(() => toOk(encodeDetails(chatbot)));
+  const handlers: Record<EndpointName, Handler> = {
+    details: ({ principal: { chatbot } }) => Effect.sync(() => toOk(encodeDetails(chatbot))),
 
-  const createChat: Handler = Effect.fnUntraced(function* ({ principal, request }) {
-    const { body, "Idempotency-Key": idempotencyKey = null } = yield* decoders.createChat(request);
-    const { chat, replayed } = yield* chats.create(
-      principal.chatbot,
-      body,
-      idempotencyKey,
-      principal.visitor,
-    );
-    return toCreated(encodeChat(chat), replayed);
-  });
-
-  const listChats: Handler = Effect.fnUntraced(function* ({ principal, request }) {
-    const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
-    const page = yield* chats.list(principal.chatbot, query, principal.visitor);
-    return toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include)));
-  });
-
-  const history: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
-    const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
-    facts.chat = chatId;
-    const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
-    return toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include)));
-  });
-
-  const changeChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
-    const { chatbot, visitor } = principal;
-    const { body, include = [] } = yield* decoders.changeChat(request);
-    facts.chat = chatId;
-    if (body.name !== undefined) yield* chats.rename(chatbot, chatId, body.name, visitor);
-    const query = { ...defaultChatQuery, id: chatId, include };
-    const [chat] = (yield* chats.list(chatbot, query, visitor)).items;
-    return chat === undefined
-      ? yield* new ChatNotFound({ chatId })
-      : toOk(encodeChat(chat, include));
-  });
-
-  const deleteChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal }) {
-    const { apiKeyId, chatbot, visitor } = principal;
-    facts.chat = chatId;
-    return toOk(encodeChat(yield* chats.delete(chatbot, chatId, apiKeyId, visitor)));
-  });
-
-  const changeEntry: Handler = Effect.fnUntraced(function* (exchange) {
-    const { chatId, entryId, facts, principal, request } = exchange;
-    const { body, include = [] } = yield* decoders.changeEntry(request);
-    facts.chat = chatId;
-    const { chatbot, visitor } = principal;
-    const entry = yield* chats.rate(chatbot, chatId, entryId, body, visitor);
-    return toOk(encodeEntry(entry, [...include, "feedback"]));
-  });
-
-  const postEntry: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
-    const { apiKeyId, chatbot } = principal;
-    const { body, include = [], ...headers } = yield* decoders.postEntry(request);
-    facts.chat = chatId;
-    const { entry, replayed } = yield* asking.post(chatbot, {
-      chatId,
-      text: body.text,
-      metadata: (body.metadata ?? null) as Metadata | null,
-      idempotencyKey: headers["Idempotency-Key"] ?? null,
-      apiKeyId,
-      requestId: facts.requestId,
-    });
-    return toCreated(encodeEntry(entry, include), replayed);
-  });
-
-  const ask: Handler = Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-    const { chatbot, apiKeyId, tokensPerDay = null, visitor = null } = principal;
-    const { headers } = request;
-    const {
-      body: { chat_id: chatId = null, query: question },
-      "Idempotency-Key": idempotencyKey = null,
-      "On-Disconnect": onDisconnect = defaultOnDisconnect,
-      include = [],
-    } = yield* decoders.ask(request);
-    if (chatId !== null) facts.chat = chatId;
-    const asker = { apiKeyId, tokensPerDay, visitor, context: contextOf(request) };
-    const { requestId } = facts;
-    const newAsk = { chatId, question, idempotencyKey, ...asker, requestId, onDisconnect };
-    if (acceptsEvents(headers["accept"])) {
-      const progress = parseEventId(headers["last-event-id"]);
-      return yield* toEventStream(
-        (keepAlive) => asking.stream(chatbot, newAsk, progress, keepAlive),
-        include,
-        reportFailure,
+    createChat: Effect.fnUntraced(function* ({ principal, request }) {
+      const { body, "Idempotency-Key": idempotencyKey = null } =
+        yield* decoders.createChat(request);
+      const { chat, replayed } = yield* chats.create(
+        principal.chatbot,
+        body,
+        idempotencyKey,
+        principal.visitor,
       );
-    }
-    const { entry, replayed } = yield* asking.ask(chatbot, newAsk);
-    return toCreated(encodeEntry(entry, include), replayed);
-  });
+      return toCreated(encodeChat(chat), replayed);
+    }),
 
-  const stopAsk: Handler = Effect.fnUntraced(function* ({ principal, request }) {
-    const { "Idempotency-Key": idempotencyKey, include = [] } = yield* decodeStop(request);
-    const result = yield* asking.stop(principal.chatbot, idempotencyKey, principal.visitor);
-    return toOk(
-      result.stopped ? result : { stopped: false, entry: encodeEntry(result.entry, include) },
-    );
-  });
+    listChats: Effect.fnUntraced(function* ({ principal, request }) {
+      const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
+      const page = yield* chats.list(principal.chatbot, query, principal.visitor);
+      return toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include)));
+    }),
 
-  return {
-    details,
-    createChat,
-    listChats,
-    history,
-    changeChat,
-    deleteChat,
-    changeEntry,
-    postEntry,
-    ask,
-    stopAsk,
-  } satisfies Record<EndpointName, Handler>;
+    history: Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+      const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
+      facts.chat = chatId;
+      const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
+      return toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include)));
+    }),
+
+    changeChat: Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+      const { chatbot, visitor } = principal;
+      const { body, include = [] } = yield* decoders.changeChat(request);
+      facts.chat = chatId;
+      if (body.name !== undefined) yield* chats.rename(chatbot, chatId, body.name, visitor);
+      const query = { ...defaultChatQuery, id: chatId, include };
+      const [chat] = (yield* chats.list(chatbot, query, visitor)).items;
+      return chat === undefined
+        ? yield* new ChatNotFound({ chatId })
+        : toOk(encodeChat(chat, include));
+    }),
+
+    deleteChat: Effect.fnUntraced(function* ({ chatId, facts, principal }) {
+      const { apiKeyId, chatbot, visitor } = principal;
+      facts.chat = chatId;
+      return toOk(encodeChat(yield* chats.delete(chatbot, chatId, apiKeyId, visitor)));
+    }),
+
+    changeEntry: Effect.fnUntraced(function* (exchange) {
+      const { chatId, entryId, facts, principal, request } = exchange;
+      const { body, include = [] } = yield* decoders.changeEntry(request);
+      facts.chat = chatId;
+      const { chatbot, visitor } = principal;
+      const entry = yield* chats.rate(chatbot, chatId, entryId, body, visitor);
+      return toOk(encodeEntry(entry, [...include, "feedback"]));
+    }),
+
+    postEntry: Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+      const { apiKeyId, chatbot } = principal;
+      const { body, include = [], ...headers } = yield* decoders.postEntry(request);
+      facts.chat = chatId;
+      const { entry, replayed } = yield* asking.post(chatbot, {
+        chatId,
+        text: body.text,
+        metadata: (body.metadata ?? null) as Metadata | null,
+        idempotencyKey: headers["Idempotency-Key"] ?? null,
+        apiKeyId,
+        requestId: facts.requestId,
+      });
+      return toCreated(encodeEntry(entry, include), replayed);
+    }),
+
+    ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
+      const { chatbot, apiKeyId, tokensPerDay = null, visitor = null } = principal;
+      const { headers } = request;
+      const {
+        body: { chat_id: chatId = null, query: question },
+        "Idempotency-Key": idempotencyKey = null,
+        "On-Disconnect": onDisconnect = defaultOnDisconnect,
+        include = [],
+      } = yield* decoders.ask(request);
+      if (chatId !== null) facts.chat = chatId;
+      const asker = { apiKeyId, tokensPerDay, visitor, context: contextOf(request) };
+      const { requestId } = facts;
+      const newAsk = { chatId, question, idempotencyKey, ...asker, requestId, onDisconnect };
+      if (acceptsEvents(headers["accept"])) {
+        const progress = parseEventId(headers["last-event-id"]);
+        return yield* toEventStream(
+          (keepAlive) => asking.stream(chatbot, newAsk, progress, keepAlive),
+          include,
+          reportFailure,
+        );
+      }
+      const { entry, replayed } = yield* asking.ask(chatbot, newAsk);
+      return toCreated(encodeEntry(entry, include), replayed);
+    }),
+
+    stopAsk: Effect.fnUntraced(function* ({ principal, request }) {
+      const { "Idempotency-Key": idempotencyKey, include = [] } = yield* decodeStop(request);
+      const result = yield* asking.stop(principal.chatbot, idempotencyKey, principal.visitor);
+      return toOk(
+        result.stopped ? result : { stopped: false, entry: encodeEntry(result.entry, include) },
+      );
+    }),
+  };
+  return handlers;
 });
