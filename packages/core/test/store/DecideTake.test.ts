@@ -1,9 +1,7 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { decideTake } from "@parley/core/ports";
 import { takeStates } from "./takeStates.ts";
 
-describe("decideTake", () => {
-  it.each(takeStates(1_000_000_000_000, 1))("decides on %s", (_, state, decision) => {
-    assert.deepStrictEqual(decideTake(state), decision);
-  });
+it.each(takeStates(1_000_000_000_000, 1))("decides on %s", (_, state, decision) => {
+  assert.deepStrictEqual(decideTake(state), decision);
 });
