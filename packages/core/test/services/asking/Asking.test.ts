@@ -49,6 +49,7 @@ import {
   questionsOf,
   says,
   settle,
+  start,
   usage,
   type Answers,
 } from "./asked.ts";
@@ -164,9 +165,8 @@ it.effect(
       const { chatId } = entry;
       const key = { chatId, apiKeyId: "k", idempotencyKey: "i" };
       const fibers = yield* Effect.forEach([context, "other"], (context) =>
-        Effect.forkChild(asking(ask("slow", { ...key, context }))),
+        start(asking(ask("slow", { ...key, context }))),
       );
-      yield* settle;
       yield* Deferred.done(gate, Exit.void);
       yield* Fiber.joinAll(fibers);
       const origin = { chatId, userRef: "ann", visitor: null, apiKeyId: "k", context };
@@ -184,17 +184,15 @@ it.effect("an ask in another visitor's chat fails without waiting for the asks b
     yield* Effect.gen(function* () {
       const { entry } = yield* asking(ask("first", { visitor: "u" }));
       const chatId = entry.chatId;
-      const fiber = yield* Effect.forkChild(asking(ask("slow", { chatId, visitor: "u" })));
-      yield* settle;
+      const fiber = yield* start(asking(ask("slow", { chatId, visitor: "u" })));
       for (const visitor of ["v", "", "u "]) {
         const error = yield* Effect.flip(asking(ask("q", { chatId, visitor })));
         assert.strictEqual(error._tag, "ChatNotFound");
       }
       // Asks from the visitor and from the key's holder share the turns of the chat.
       const others = yield* Effect.forEach(["u", null], (visitor) =>
-        Effect.forkChild(asking(ask("later", { chatId, visitor }))),
+        start(asking(ask("later", { chatId, visitor }))),
       );
-      yield* settle;
       yield* Deferred.done(gate, Exit.void);
       yield* Fiber.join(fiber);
       for (const other of others) yield* Fiber.join(other);
@@ -221,10 +219,9 @@ it.effect(
         const [chatId, other] = [yield* newChat, yield* newChat];
         const questions = Array.from({ length: 20 }, (_, n) => `q${n}`);
         const fibers = yield* Effect.forEach(questions, (question) =>
-          Effect.tap(Effect.forkChild(asking(ask(question, { chatId }))), () => settle),
+          start(asking(ask(question, { chatId }))),
         );
-        const elsewhere = yield* Effect.forkChild(asking(ask("elsewhere", { chatId: other })));
-        yield* settle;
+        const elsewhere = yield* start(asking(ask("elsewhere", { chatId: other })));
         assert.deepStrictEqual([...gates.keys()], ["q0", "elsewhere"]);
         yield* Deferred.succeed(gates.get("elsewhere")!, undefined);
         yield* Fiber.join(elsewhere);
@@ -245,10 +242,7 @@ it.effect("an ask that is cancelled while it waits does not hold up the asks beh
     yield* Effect.gen(function* () {
       const chatId = yield* newChat;
       const [first, second, third] = yield* Effect.forEach(["q0", "q1", "q2"], (question) =>
-        Effect.tap(
-          Effect.forkChild(asking(ask(question, { chatId, onDisconnect: "cancel" }))),
-          () => settle,
-        ),
+        start(asking(ask(question, { chatId, onDisconnect: "cancel" }))),
       );
       yield* Fiber.interrupt(second!);
       yield* Deferred.succeed(gate, undefined);
@@ -264,9 +258,8 @@ it.effect("an ask fails with Overloaded if 256 asks are already waiting in its c
     const store = yield* TurnStore;
     yield* store.take(chatbot.id, chatId, null);
     const fibers = yield* Effect.forEach(Array.from({ length: 258 }), (_, n) =>
-      Effect.forkChild(Effect.exit(asking(ask(`q${n}`, { chatId })))),
+      start(Effect.exit(asking(ask(`q${n}`, { chatId })))),
     );
-    yield* settle;
     const refused = fibers.filter((fiber) => fiber.pollUnsafe() !== undefined);
     assert.strictEqual(refused.length, 1);
     assert.deepStrictEqual(tagOf(yield* Fiber.join(refused[0]!)), ["Overloaded"]);
@@ -302,8 +295,7 @@ it.effect("a waiting ask gets a turn that another process releases within 250 mi
     yield* settle;
     const takeResult = yield* store.take(chatbot.id, chatId, null);
     if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
-    const waitingAsk = yield* Effect.forkChild(asking(ask("q", { chatId })));
-    yield* settle;
+    const waitingAsk = yield* start(asking(ask("q", { chatId })));
     assert.isUndefined(waitingAsk.pollUnsafe());
     yield* store.release(takeResult.turn);
     yield* TestClock.adjust("250 millis");
@@ -364,8 +356,7 @@ it.effect("an answer is stored even if the store failed to renew its turn once",
         ),
     }));
     yield* Effect.gen(function* () {
-      const answer = yield* Effect.forkChild(Effect.exit(asking(ask("q"))));
-      yield* settle;
+      const answer = yield* start(Effect.exit(asking(ask("q"))));
       yield* TestClock.adjust("7 seconds");
       assert.strictEqual(renewals, 2);
       yield* Deferred.succeed(gate, undefined);
@@ -380,8 +371,7 @@ it.effect("an answer is not stored if its turn was lost in the meantime", () =>
     const gate = yield* Deferred.make<void>();
     yield* Effect.gen(function* () {
       const chatId = yield* newChat;
-      const late = yield* Effect.forkChild(Effect.exit(asking(ask("late", { chatId }))));
-      yield* settle;
+      const late = yield* start(Effect.exit(asking(ask("late", { chatId }))));
       // The process hung for longer than the lease of its turn.
       yield* TestClock.adjust(turnLease + 1);
       const takeResult = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
@@ -414,10 +404,7 @@ it.effect(
         ] as const) {
           gate = yield* Deferred.make<void>();
           const chatId = yield* newChat;
-          const late = yield* Effect.forkChild(
-            Effect.exit(asking(ask("late", { chatId, ...more }))),
-          );
-          yield* settle;
+          const late = yield* start(Effect.exit(asking(ask("late", { chatId, ...more }))));
           assert.strictEqual(
             yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }, "test"),
             1,
@@ -455,10 +442,7 @@ it.effect(
             gate = yield* Deferred.make<void>();
             yield* Effect.gen(function* () {
               const chatId = yield* newChat;
-              const fiber = yield* Effect.forkChild(
-                Effect.exit(asking(ask("q", { chatId, onDisconnect }))),
-              );
-              yield* settle;
+              const fiber = yield* start(Effect.exit(asking(ask("q", { chatId, onDisconnect }))));
               if (hangsUp) yield* Fiber.interrupt(fiber);
               yield* Deferred.succeed(gate, undefined);
               yield* settle;
@@ -485,9 +469,8 @@ it.effect("an answer is not cancelled while a request with its key is still wait
     yield* Effect.gen(function* () {
       const askWithKey = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
       const fibers = yield* Effect.forEach(Array.from({ length: 8 }), () =>
-        Effect.forkChild(asking(askWithKey)),
+        start(asking(askWithKey)),
       );
-      yield* settle;
       yield* Fiber.interruptAll(fibers.slice(0, 7));
       yield* Deferred.succeed(gate, undefined);
       const { entry, replayed } = yield* Fiber.join(fibers[7]!);
@@ -510,8 +493,7 @@ it.effect(
       yield* Effect.gen(function* () {
         const begin = Effect.fnUntraced(function* (onDisconnect: "cancel" | "finish") {
           const askWithKey = ask("q", { idempotencyKey: "key", onDisconnect });
-          const fiber = yield* Effect.forkChild(asking(askWithKey));
-          yield* settle;
+          const fiber = yield* start(asking(askWithKey));
           return fiber;
         });
         const [first, second] = [yield* begin("cancel"), yield* begin("finish")];
@@ -543,8 +525,7 @@ it.effect("a stop ends an ask with all its readers, and later repetitions, in it
       const queued = ask("queued", { chatId, idempotencyKey: "queued" });
       const streaming = Stream.runDrain(service.stream(chatbot, stopped));
       const runs = [asking(stopped), streaming, asking(queued)];
-      const fibers = yield* Effect.forEach(runs, (run) => Effect.forkChild(Effect.exit(run)));
-      yield* settle;
+      const fibers = yield* Effect.forEach(runs, (run) => start(Effect.exit(run)));
       for (const key of ["queued", "key", "key"])
         assert.deepStrictEqual(yield* service.stop(chatbot, key), { stopped: true }, key);
       assert.isTrue(yield* Deferred.isDone(closed));
@@ -573,8 +554,7 @@ it.effect("an ask that another process stops ends at its next renewal", () =>
     yield* Effect.gen(function* () {
       const turns = yield* TurnStore;
       const request = ask("q", { idempotencyKey: "key" });
-      const fiber = yield* Effect.forkChild(Effect.exit(asking(request)));
-      yield* settle;
+      const fiber = yield* start(Effect.exit(asking(request)));
       assert.deepStrictEqual(yield* turns.stop(chatbot.id, "key", null), { _tag: "Stopped" });
       yield* TestClock.adjust("3 seconds");
       assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["AnswerStopped"]);
@@ -736,11 +716,9 @@ it.effect("a stopping service completes its answers, and rejects asks that have 
       yield* TurnStore.use((store) => store.take(chatbot.id, theirs, null));
       const [answeringAsk, ...waitingAsks] = yield* Effect.forEach(
         [ask("q", { chatId: ours }), ask("r", { chatId: ours }), ask("s", { chatId: theirs })],
-        (request) => Effect.forkChild(Effect.exit(asking(request))),
+        (request) => start(Effect.exit(asking(request))),
       );
-      yield* settle;
-      const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
-      yield* settle;
+      const stopped = yield* start(Scope.close(scope, Exit.void));
       // The waiting asks fail before the answer arrives and without the clock advancing.
       for (const fiber of waitingAsks)
         assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
@@ -776,8 +754,7 @@ const withLimits = <A, E>(
 /** Starts an ask, and returns whether it was refused at once. */
 const isRefused = (ask: Ask) =>
   Effect.gen(function* () {
-    const fiber = yield* Effect.forkChild(Effect.exit(asking(ask)));
-    yield* settle;
+    const fiber = yield* start(Effect.exit(asking(ask)));
     const exit = fiber.pollUnsafe();
     if (exit === undefined || Exit.isSuccess(yield* Fiber.join(fiber))) return false;
     assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
@@ -838,8 +815,7 @@ it.effect("an ask whose client has left counts until it ends", () =>
   withLimits((gate) =>
     Effect.gen(function* () {
       for (const request of many(() => ({ apiKeyId: "flood" })).slice(0, 14)) {
-        const fiber = yield* Effect.forkChild(asking(request));
-        yield* settle;
+        const fiber = yield* start(asking(request));
         yield* Fiber.interrupt(fiber);
       }
       assert.isTrue(yield* isRefused(ask("q", { apiKeyId: "flood" })));
@@ -973,8 +949,7 @@ it.effect(
       for (const [question, tokens] of Object.entries(expected)) {
         const onDisconnect = question === "cancel" ? "cancel" : "finish";
         const budget = { apiKeyId: "k", tokensPerDay: 1000 };
-        const fiber = yield* Effect.forkChild(asking(ask(question, { ...budget, onDisconnect })));
-        yield* settle;
+        const fiber = yield* start(asking(ask(question, { ...budget, onDisconnect })));
         if (question === "cancel") yield* Fiber.interrupt(fiber);
         if (question === "late") yield* TestClock.adjust("31 seconds");
         yield* Fiber.await(fiber);
@@ -1097,12 +1072,9 @@ it.effect(
     const gate = Deferred.makeUnsafe<void>();
     return Effect.gen(function* () {
       const chatId = yield* newChat;
-      const slow = yield* Effect.forkChild(asking(ask("slow", { chatId })));
-      yield* settle;
-      const post = yield* Effect.forkChild(posting("From Ann", { chatId, metadata }));
-      yield* settle;
-      const later = yield* Effect.forkChild(asking(ask("later", { chatId })));
-      yield* settle;
+      const slow = yield* start(asking(ask("slow", { chatId })));
+      const post = yield* start(posting("From Ann", { chatId, metadata }));
+      const later = yield* start(asking(ask("later", { chatId })));
       assert.isUndefined(post.pollUnsafe());
       yield* Deferred.done(gate, Exit.void);
       yield* Fiber.join(slow);

@@ -89,6 +89,10 @@ export const asking = (request: Ask) => Asking.use((service) => service.ask(chat
 /** Lets the other fibers run as far as they can without the clock advancing. */
 export const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
 
+/** Starts a fiber, and lets it run as far as it can without the clock advancing. */
+export const start = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.tap(Effect.forkChild(effect), () => settle);
+
 /** Creates a chat without entries. */
 export const newChat = ChatStore.use((store) =>
   Effect.map(
