@@ -5,7 +5,7 @@ import { Schema } from "effect";
 import type { Metadata } from "./Entry.ts";
 
 /** The maximum size of an entry's metadata, as JSON text in UTF-8. */
-export const metadataBytes = 16 * 1024;
+const metadataBytes = 16 * 1024;
 
 /** Whether `JSON` keeps the value as it is, and every store its strings. */
 const isStorable = (value: unknown): boolean => {

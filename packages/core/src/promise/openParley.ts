@@ -23,33 +23,21 @@ import type * as api from "./Interface.ts";
  * `ArgumentInvalid` if an option is invalid. Close the result before the process exits.
  */
 export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (options) => {
-  const {
-    actor = "openParley",
-    answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
-    log = console.error,
-    moderator = Moderator.layerOff,
-    onEntry,
-    onError,
-    questionLength = AskLimits.defaultValue().questionLength,
-    ...wiring
-  } = optionsOf("openParley", options, optionNames);
-  await Effect.runPromise(
-    checkOptions({
-      ...wiring,
-      moderator,
-      actor,
-      log,
-      answerMillis,
-      questionLength,
-      onEntry,
-      onError,
-    }),
-  );
+  const wholeOptions = {
+    actor: "openParley",
+    answerMillis: Duration.toMillis(AskLimits.defaultValue().deadline),
+    log: console.error,
+    moderator: Moderator.layerOff,
+    questionLength: AskLimits.defaultValue().questionLength,
+    ...optionsOf("openParley", options, optionNames),
+  };
+  await Effect.runPromise(checkOptions(wholeOptions));
+  const { actor, answerMillis, log, onEntry, onError, questionLength, ...wiring } = wholeOptions;
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const deadline = Duration.millis(answerMillis);
   const limits = { ...AskLimits.defaultValue(), deadline, questionLength };
   const layer = layerErasure.pipe(
-    Layer.provideMerge(layerParley({ ...wiring, moderator })),
+    Layer.provideMerge(layerParley(wiring)),
     Layer.provideMerge(Logger.layer(loggers)),
     // In a shared registry, the gauges of two instances would overwrite each other.
     Layer.provideMerge(Layer.succeed(Metric.MetricRegistry, new Map())),
@@ -135,8 +123,8 @@ const checkOptions = makeCheck(
     ),
     answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
     questionLength: Schema.Int.check(Schema.isBetween({ minimum: 200, maximum: 20_000 })),
-    onEntry: Schema.UndefinedOr(aFunction),
-    onError: Schema.UndefinedOr(aFunction),
+    onEntry: Schema.optionalKey(aFunction),
+    onError: Schema.optionalKey(aFunction),
   }),
 );
 
