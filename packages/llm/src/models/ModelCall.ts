@@ -134,11 +134,10 @@ export const callModel = (
           : Effect.fail(failure);
       }),
       // Providers also bill failed calls.
-      Effect.mapError(({ detail, reason, retryAfterMillis }) =>
-        tokens.prompt + tokens.completion === 0
-          ? new ModelFailure({ reason, detail, retryAfterMillis })
-          : new ModelFailure({ reason, detail, retryAfterMillis, tokens }),
-      ),
+      Effect.mapError(({ detail, reason, retryAfterMillis }) => {
+        const hasTokens = tokens.prompt + tokens.completion > 0;
+        return new ModelFailure({ reason, detail, retryAfterMillis, ...(hasTokens && { tokens }) });
+      }),
       Effect.ensuring(
         Effect.forEach(notes, (note) =>
           Effect.logInfo(`The endpoint of ${model.modelId} is remembered: ${note}`),

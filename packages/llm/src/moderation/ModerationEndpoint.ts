@@ -72,22 +72,11 @@ export const layerModerationEndpoint = (
           const deadline = yield* AskDeadline;
           const limit = deadline === Infinity ? 10_000 : Math.max(0, deadline - now) / 3;
           return yield* moderate(question).pipe(
-            Effect.timeoutOrElse({
-              duration: "5 seconds",
-              // This reason is not retried, because five timeouts would use up the time for the answer.
-              orElse: () =>
-                Effect.fail(makeFailure("abnormal_end", "no response within 5 seconds")),
-            }),
+            failAfter(5_000, "no response within 5 seconds"),
             Effect.retry(retrySchedule()),
             // A retry that would begin after the limit is not awaited.
             Effect.provideService(AskDeadline, now + limit),
-            Effect.timeoutOrElse({
-              duration: limit,
-              orElse: () =>
-                Effect.fail(
-                  makeFailure("abnormal_end", `no success within ${Math.round(limit)} ms`),
-                ),
-            }),
+            failAfter(limit, `no success within ${Math.round(limit)} ms`),
             Effect.catch(({ detail }) => {
               const reason = `the moderation endpoint failed: ${detail}`;
               if (!failOpen) return Effect.fail(new AnswerUnavailable({ reason }));
@@ -100,6 +89,13 @@ export const layerModerationEndpoint = (
     }),
   );
 };
+
+/** Its reason is not retried, because five timeouts would use up the time for the answer. */
+const failAfter = (duration: number, detail: string) =>
+  Effect.timeoutOrElse({
+    duration,
+    orElse: () => Effect.fail(makeFailure("abnormal_end", detail)),
+  });
 
 /**
  * Reads what a response says about the question; `undefined` if it says nothing. Some endpoints send one result
