@@ -17,7 +17,7 @@ import {
   type DatedErasure,
 } from "../ports/ChatArchive.ts";
 import { registeredChatbot } from "./Registry.ts";
-import type { ColdRows, ColdTx, Greatest, Verb } from "./Rows.ts";
+import type { ColdRows, ColdTx, Greatest } from "./Rows.ts";
 import { hasFeedback } from "./Selection.ts";
 import { inSpans } from "../services/Telemetry.ts";
 
@@ -51,36 +51,34 @@ const refuseEqualIds = (records: ReadonlyArray<ArchiveRecord>) => {
 const batch = 200;
 
 export const makeChatArchive = (rows: ColdRows): Port => {
-  const assertRegistered = (chatbot: ChatbotId) =>
-    Effect.asVoid(rows.read((tx) => registeredChatbot(tx, chatbot)));
-
-  /** Erases the chats, adds an entry to the audit log with `note` if there were any, and returns their number. */
-  const eraseAndNote = (
+  /** Erases the chats, adds an entry to the audit log if there were any, and returns their number. */
+  const eraseAndNote = Effect.fnUntraced(function* (
     chatbot: ChatbotId,
     which: DatedErasure,
-    note: (tx: ColdTx, erased: number) => Verb<void>,
-  ) =>
-    Effect.suspend(() => {
-      let erased = 0;
-      return rows
-        .erase(chatbot, which, (chats) => void (erased += chats))
-        .pipe(
-          // Even an erasure that fails midway may have erased chats.
-          Effect.onExit(() =>
-            erased === 0
-              ? Effect.void
-              : rows.write({ _tag: "Chatbot", chatbot }, (tx) => note(tx, erased)),
+    actor: string,
+    visitor: string | null,
+  ) {
+    let erased = 0;
+    const note = Effect.suspend(() =>
+      erased === 0
+        ? Effect.void
+        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+            visitor === null
+              ? tx.audit([
+                  { actor, chatbot, action: "erase", detail: erasureDetail(which, erased) },
+                ])
+              : tx.countVisitorErasure(chatbot, actor),
           ),
-          Effect.map(() => erased),
-        );
-    });
+    );
+    const erasure = rows.erase(chatbot, which, (chats) => void (erased += chats));
+    // Even an erasure that fails midway may have erased chats.
+    yield* Effect.onExit(erasure, () => note);
+    return erased;
+  });
 
   const erase: Port["erase"] = Effect.fnUntraced(function* (chatbot, which, actor) {
-    yield* assertRegistered(chatbot);
-    const erasure = erasureAt(which, yield* rows.now);
-    return yield* eraseAndNote(chatbot, erasure, (tx, erased) =>
-      tx.audit([{ actor, chatbot, action: "erase", detail: erasureDetail(erasure, erased) }]),
-    );
+    yield* rows.read((tx) => registeredChatbot(tx, chatbot));
+    return yield* eraseAndNote(chatbot, erasureAt(which, yield* rows.now), actor, null);
   });
 
   const deleteChat: Port["deleteChat"] = Effect.fnUntraced(function* (
@@ -91,13 +89,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
   ) {
     const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
     if (chat === null) return yield* new ChatNotFound({ chatId });
-    const erasure = { _tag: "Chat", id: chatId } as const;
-    const detail = erasureDetail(erasure, 1);
-    const erased = yield* eraseAndNote(chatbot, erasure, (tx) =>
-      visitor === null
-        ? tx.audit([{ actor, chatbot, action: "erase", detail }])
-        : tx.countVisitorErasure(chatbot, actor),
-    );
+    const erased = yield* eraseAndNote(chatbot, { _tag: "Chat", id: chatId }, actor, visitor);
     // Another call has erased the chat in the meantime.
     return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
   });
