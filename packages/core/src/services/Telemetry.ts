@@ -118,12 +118,12 @@ export const inSpans = <
   service: string,
   methods: Methods,
 ): Methods => {
-  const traced = Object.entries(methods).map(([name, call]) => [
+  const operations = Object.entries(methods).map(([name, call]) => [
     name,
     (...values: Array<unknown>) =>
       inSpan(call(...values) as Effect.Effect<unknown>, `${service}.${name}`),
   ]);
-  return Object.fromEntries(traced);
+  return Object.fromEntries(operations);
 };
 
 /** Registers a gauge whose value is computed only when the metrics are read. */

@@ -28,7 +28,7 @@ type FieldsIn<E, Place extends string> = E extends {
   ? Schema.Struct<Fields>
   : never;
 
-type Declared = {
+type Declaration = {
   readonly [Name in EndpointName]: HttpApiEndpoint.HttpApiEndpoint<
     Name,
     (typeof endpoints)[Name]["method"],
@@ -48,7 +48,7 @@ type Declared = {
  * for clients, not for serving.
  */
 export const parleyApi = (paths = defaultBasePaths, questionLength = 200) => {
-  const declared = Object.entries(endpointsWith(questionLength)).map(([name, endpoint]) => {
+  const declarations = Object.entries(endpointsWith(questionLength)).map(([name, endpoint]) => {
     const { body, interface: base, method, parameters = {}, path, success } = endpoint;
     const { header: headers, path: params, query } = parameters;
     const status = HttpApiSchema.status(method === "POST" ? 201 : 200);
@@ -58,7 +58,7 @@ export const parleyApi = (paths = defaultBasePaths, questionLength = 200) => {
   const group = HttpApiGroup.make("chatbot", { topLevel: true });
   return (
     HttpApi.make("parley")
-      .add(group.add(...(declared as unknown as readonly [Declared])))
+      .add(group.add(...(declarations as unknown as readonly [Declaration])))
       // The server checks the values, and its errors name all that are wrong.
       .annotate(HttpApi.ParseOptions, { disableChecks: true })
   );
