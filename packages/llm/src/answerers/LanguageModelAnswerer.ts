@@ -28,12 +28,7 @@ import {
 import { lookUpIn, type KnowledgeSource, templateOf } from "../documents/Knowledge.ts";
 import { sourcesOf } from "../documents/Source.ts";
 import { maxOutputTokensOf, type LanguageModel } from "../models/ModelCall.ts";
-import {
-  retrySchedule,
-  type FailureReason,
-  type ModelFailure,
-  type Tokens,
-} from "../models/ModelFailure.ts";
+import { retrySchedule, type ModelFailure, type Tokens } from "../models/ModelFailure.ts";
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
@@ -159,14 +154,6 @@ const noModel = new AnswerUnavailable({
   reason: "the chatbot's settings name a model, but the answerer has no `modelNamed` option",
 });
 
-/** Calls that fail for these reasons before the answer's first delta cost nothing. */
-const freeFailures: ReadonlyArray<FailureReason> = [
-  ...(["network", "rate_limit", "quota", "server_error", "bad_request"] as const),
-  ...(["client_error", "context_length", "circuit_open"] as const),
-];
-
-const rejections: ReadonlyArray<FailureReason> = ["bad_request", "context_length"];
-
 /**
  * Returns the tokens of a call, as reported by the provider. If it reports none, estimates one token per four
  * characters of prompt and answer, unless the call cost nothing: providers also bill calls that break off or are
@@ -181,7 +168,7 @@ const tokensOf = (
   const report = Exit.isSuccess(exit) ? exit.value : failure?.tokens;
   const reportedTokens = report === undefined ? 0 : report.prompt + report.completion;
   if (reportedTokens > 0) return reportedTokens;
-  if (answerLength === 0 && failure !== null && freeFailures.includes(failure.reason)) return 0;
+  if (answerLength === 0 && failure?.is("free") === true) return 0;
   const promptLength = messages.reduce((sum, { content }) => sum + content.length, 0);
   return Math.ceil((promptLength + answerLength) / 4);
 };
@@ -250,7 +237,7 @@ const answerWith = Effect.fnUntraced(function* (
     if (failure.reason !== "circuit_open") attempts++;
     askedModel.attempts = attempts;
     const isLong = !candidate.isHalved && candidate.prompt.tokens > tokens / 2;
-    if (isLong && rejections.includes(failure.reason)) {
+    if (isLong && failure.is("rejection")) {
       candidate.isHalved = true;
       candidate.prompt = promptOf(candidate.prompt.tokens / 2);
       yield* Queue.offer(queue, { _tag: "Restart" });

@@ -8,30 +8,31 @@ import { isRecord, parseJson } from "./Json.ts";
 
 /**
  * `transient` means that the same call may soon succeed and is retried. `provider` failures of several keys in a row
- * pause the model for everybody: they say that the provider fails, whereas a question alone can cause the others.
+ * pause the model for everybody: they say that the provider fails, whereas a question alone can cause the others. Calls
+ * that fail with `free` before the answer's first delta cost nothing. A `rejection` may mean that the prompt is too long.
  */
 const scopeOf = {
-  network: ["transient", "provider"],
+  network: ["transient", "provider", "free"],
   /** The provider was silent for too long, or reported a timeout. */
   timeout: ["transient", "provider"],
-  rate_limit: ["transient", "provider"],
-  server_error: ["transient", "provider"],
+  rate_limit: ["transient", "provider", "free"],
+  server_error: ["transient", "provider", "free"],
   /** The account has used up its quota or its money. */
-  quota: ["provider"],
+  quota: ["provider", "free"],
   /** The answer stopped before the model had finished. */
   cut_off: ["transient"],
   empty: ["transient"],
   /** The model used up its output tokens on reasoning. */
   reasoning_only: [],
-  bad_request: [],
+  bad_request: ["free", "rejection"],
   /** For example a redirect, an HTML page, a rejected key or an unknown model. */
-  client_error: [],
-  context_length: [],
+  client_error: ["free"],
+  context_length: ["free", "rejection"],
   content_filter: [],
   /** The call ended in some other way without a usable answer. */
   abnormal_end: [],
   /** The provider was not called, because its circuit is open, or half-open while another call tries the provider. */
-  circuit_open: [],
+  circuit_open: ["free"],
 } as const;
 
 /** Why a call failed. The set is closed, so that a reason can be a metric attribute. */
@@ -53,7 +54,7 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   /** The token usage of the failed call, if the provider reported it. */
   readonly tokens?: Tokens | undefined;
 }> {
-  is(scope: "transient" | "provider"): boolean {
+  is(scope: "transient" | "provider" | "free" | "rejection"): boolean {
     return (scopeOf[this.reason] as ReadonlyArray<string>).includes(scope);
   }
 }
