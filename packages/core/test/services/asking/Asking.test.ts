@@ -44,6 +44,7 @@ import {
   ask,
   asking,
   chatbot,
+  flagging,
   layerAsking,
   newChat,
   questionsOf,
@@ -105,17 +106,6 @@ it.effect("the answerer reads the chat's earlier unflagged entries, newest first
         return says(question);
       }),
     );
-  const moderator = Layer.succeed(
-    Moderator,
-    Moderator.of({
-      check: (_, question) =>
-        Effect.succeed(
-          question === "bad"
-            ? { category: "hate", flagged: true }
-            : { category: "none", flagged: false },
-        ),
-    }),
-  );
   return Effect.gen(function* () {
     const chatId = yield* newChat;
     const questions = ["bad", ...Array.from({ length: 45 }, (_, n) => `q${n}`), "bad", "last"];
@@ -134,7 +124,7 @@ it.effect("the answerer reads the chat's earlier unflagged entries, newest first
       seen,
       unflaggedQuestions.map((_, n) => unflaggedQuestions.slice(0, n).toReversed()),
     );
-  }).pipe(Effect.provide(layerAsking(answers, moderator)));
+  }).pipe(Effect.provide(layerAsking(answers, flagging("bad"))));
 });
 
 it.effect(
@@ -935,13 +925,6 @@ it.effect(
         ]),
       ),
     };
-    const moderator = Layer.succeed(
-      Moderator,
-      Moderator.of({
-        check: (_, question) =>
-          Effect.succeed({ category: "none", flagged: question === "flagged" }),
-      }),
-    );
     return Effect.gen(function* () {
       const estimated = { "no usage": 4, fails: 4, "twice ": 6, cancel: 4, late: 3, flagged: 0 };
       const expected = { ...estimated, fraction: 13, infinite: 0, negative: 0 };
@@ -957,7 +940,7 @@ it.effect(
         assert.strictEqual((yield* spending) - before, tokens, question);
         before += tokens;
       }
-    }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
+    }).pipe(Effect.provide(layerAsking((question) => answers[question]!, flagging("flagged"))));
   },
 );
 

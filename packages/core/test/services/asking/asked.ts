@@ -18,6 +18,7 @@ import {
   type AnswerUnavailable,
   type StorageUnavailable,
   Moderator,
+  unflagged,
 } from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
@@ -58,6 +59,15 @@ export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart>
     ...texts.map((text) => ({ _tag: "Delta" as const, text })),
     { _tag: "Usage" as const, usage },
   ]);
+
+/** A moderator that flags one question. */
+export const flagging = (flaggedQuestion: string) =>
+  Layer.succeed(Moderator, {
+    check: (_, question) =>
+      Effect.succeed(
+        question === flaggedQuestion ? { category: "hate", flagged: true } : unflagged,
+      ),
+  });
 
 export const layerAsking = (
   answers: Answers,
