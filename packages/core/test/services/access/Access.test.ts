@@ -311,22 +311,21 @@ withKey(
   },
 );
 
-it.effect("the use of a key is recorded once a minute, unless the key is rejected", () =>
-  Effect.gen(function* () {
-    const [key, wrong] = [yield* newKey, yield* newKey];
-    const { layer, state } = yield* directory(key);
-    yield* Effect.gen(function* () {
-      yield* Effect.yieldNow;
-      for (let n = 0; n < 20; n++) {
-        yield* authenticate(key);
-        yield* Effect.exit(authenticate(wrong));
-        yield* TestClock.adjust("3 seconds");
-      }
-      assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
-      yield* TestClock.adjust("1 minute");
-      assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
-    }).pipe(Effect.provide(layer));
-  }),
+withKey(
+  "the use of a key is recorded once a minute, unless the key is rejected",
+  {},
+  function* (key, state) {
+    const wrong = yield* newKey;
+    yield* Effect.yieldNow;
+    for (let n = 0; n < 20; n++) {
+      yield* authenticate(key);
+      yield* Effect.exit(authenticate(wrong));
+      yield* TestClock.adjust("3 seconds");
+    }
+    assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
+    yield* TestClock.adjust("1 minute");
+    assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
+  },
 );
 
 it.effect(
