@@ -1,7 +1,8 @@
 import { expect, it } from "@effect/vitest";
-import { Access, Asking, AskLimits, Chats } from "@parley/core";
+import { Access, Asking, AskLimits, ChatbotId, Chats } from "@parley/core";
 import {
   ArgumentInvalid,
+  ChatArchive,
   ChatbotDirectory,
   ChatbotNotFound,
   StorageUnavailable,
@@ -10,7 +11,7 @@ import { openParley } from "@parley/core/promise";
 import { makeWebHandler } from "@parley/http";
 import { toNodeHandler } from "@parley/http/node";
 import { layerMemory, memory } from "@parley/store-memory";
-import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
+import { Context, Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -202,36 +203,27 @@ it("a context function that throws causes a 500, and the question is not asked",
 
 it.live("the store keeps the ids of the requests that ask and post", () =>
   Effect.gen(function* () {
-    const ids: Array<unknown> = [];
+    const metadata = { found: false };
     const { key, layer } = yield* makeTestHandler(
-      () => Stream.make({ _tag: "Delta", text: "a" }, { _tag: "Usage", usage }),
+      () => Stream.make({ _tag: "Delta", text: "a" }, { _tag: "Metadata", metadata }),
       {},
       layerMemory,
       { scopes: ["write", "ask", "post"] },
     );
-    const recording = Effect.map(Asking, (asking) => ({
-      ...asking,
-      ask: (...values: Parameters<typeof asking.ask>) => (
-        ids.push(values[1].requestId),
-        asking.ask(...values)
-      ),
-      post: (...values: Parameters<typeof asking.post>) => (
-        ids.push(values[1].requestId),
-        asking.post(...values)
-      ),
-    }));
-    const { handler } = makeWebHandler(
-      Layer.effect(Asking, recording).pipe(Layer.provideMerge(layer)),
-    );
+    const services = yield* Layer.build(layer);
+    const { handler } = makeWebHandler(Layer.succeedContext(services));
     const send = (path: string, id: string, body: object) =>
       Effect.promise(async () => {
         const init = postOf(Redacted.value(key), body, { "x-request-id": id });
         return (await (await handler(`http://localhost${path}`, init)).json()) as any;
       });
     const { data } = yield* send("/ask", "r1", { query: "q" });
-    yield* send(`/api/chats/${data.chat_id}/history`, "r2", { text: "t" });
-    expect(ids).toEqual(["r1", "r2"]);
-  }),
+    yield* send(`/api/chats/${data.chat_id}/history`, "r2", { text: "t", metadata });
+    const archive = Context.get(services, ChatArchive);
+    const rows = archive.feedback(ChatbotId.make(1), new Date(0), "unanswered");
+    const ids = (yield* Stream.runCollect(rows)).map(({ requestId }) => requestId);
+    expect(ids).toEqual(["r2", "r1"]);
+  }).pipe(Effect.scoped),
 );
 
 it.live("a value that only the core rejects causes a 500, and the log names its field", () =>
