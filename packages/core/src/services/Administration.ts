@@ -30,7 +30,7 @@ import { ArgumentInvalid, KeyNotFound } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
-import { inSpans } from "./Telemetry.ts";
+import { operation } from "./Telemetry.ts";
 
 /** A new key. The store does not keep the key itself: an operator who loses it has to create another. */
 export interface CreatedKey {
@@ -76,127 +76,140 @@ const make = Effect.gen(function* () {
     return key ?? (yield* new KeyNotFound({ keyId }));
   });
 
-  const createChatbot = Effect.fnUntraced(function* (
-    {
-      keys = [],
-      settings,
-      ...names
-    }: ChatbotChange &
-      Pick<Chatbot, "workspaceName" | "name"> & { readonly keys?: ReadonlyArray<KeyRecord> },
-    actor: string,
-  ) {
-    const chatbot = { description: "", ...names, settings: { ...defaultSettings, ...settings } };
-    yield* checkChatbot({ ...chatbot, actor });
-    for (const key of keys) yield* checkKey(key);
-    return yield* registry.create({ ...chatbot, keys }, actor);
-  });
+  const createChatbot = operation("Administration.createChatbot")(
+    Effect.fnUntraced(function* (
+      {
+        keys = [],
+        settings,
+        ...names
+      }: ChatbotChange &
+        Pick<Chatbot, "workspaceName" | "name"> & { readonly keys?: ReadonlyArray<KeyRecord> },
+      actor: string,
+    ) {
+      const chatbot = { description: "", ...names, settings: { ...defaultSettings, ...settings } };
+      yield* checkChatbot({ ...chatbot, actor });
+      for (const key of keys) yield* checkKey(key);
+      return yield* registry.create({ ...chatbot, keys }, actor);
+    }),
+  );
 
-  const changeChatbot = Effect.fnUntraced(function* (
-    id: ChatbotId,
-    change: ChatbotChange,
-    actor: string,
-  ) {
-    yield* checkChatbot({ ...change, actor });
-    return yield* registry.change(id, change, actor);
-  });
+  const changeChatbot = operation("Administration.changeChatbot")(
+    Effect.fnUntraced(function* (id: ChatbotId, change: ChatbotChange, actor: string) {
+      yield* checkChatbot({ ...change, actor });
+      return yield* registry.change(id, change, actor);
+    }),
+  );
 
-  const deleteChatbot = Effect.fnUntraced(function* (id: ChatbotId, actor: string) {
-    yield* checkChatbot({ actor });
-    const { keys } = yield* registry.get(id);
-    for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
-      // Another operator may have revoked the key in the meantime.
-      const revoke = registry.revokeKey(id, key.id, actor);
-      yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
-    }
-    const chats = yield* archive.erase(id, { _tag: "All" }, actor);
-    yield* registry.delete(id, actor);
-    return chats;
-  });
+  const deleteChatbot = operation("Administration.deleteChatbot")(
+    Effect.fnUntraced(function* (id: ChatbotId, actor: string) {
+      yield* checkChatbot({ actor });
+      const { keys } = yield* registry.get(id);
+      for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
+        // Another operator may have revoked the key in the meantime.
+        const revoke = registry.revokeKey(id, key.id, actor);
+        yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
+      }
+      const chats = yield* archive.erase(id, { _tag: "All" }, actor);
+      yield* registry.delete(id, actor);
+      return chats;
+    }),
+  );
 
-  const addKey = Effect.fnUntraced(function* (id: ChatbotId, key: KeyRecord, actor: string) {
-    yield* checkArguments({ actor });
-    yield* checkKey(key);
-    yield* registry.addKey(id, key, actor);
-  });
+  const addKey = operation("Administration.addKey")(
+    Effect.fnUntraced(function* (id: ChatbotId, key: KeyRecord, actor: string) {
+      yield* checkArguments({ actor });
+      yield* checkKey(key);
+      yield* registry.addKey(id, key, actor);
+    }),
+  );
 
-  const createKey = Effect.fnUntraced(function* (
-    id: ChatbotId,
-    { visitors = false, ...fields }: ChosenFields,
-    actor: string,
-  ) {
-    if (Number(fields.expiresAt ?? Infinity) <= (yield* Clock.currentTimeMillis)) {
-      const reason = "is in the past";
-      const message = `expiresAt: ${reason}.`;
-      return yield* new ArgumentInvalid({ field: "expiresAt", reason, message });
-    }
-    const { createdKey, record } = yield* newKey(visitors);
-    yield* addKey(
-      id,
-      { ...plainKey, ...(visitors && visitorDefaults), ...fields, ...record },
-      actor,
-    );
-    return createdKey;
-  });
+  const createKey = operation("Administration.createKey")(
+    Effect.fnUntraced(function* (
+      id: ChatbotId,
+      { visitors = false, ...fields }: ChosenFields,
+      actor: string,
+    ) {
+      if (Number(fields.expiresAt ?? Infinity) <= (yield* Clock.currentTimeMillis)) {
+        const reason = "is in the past";
+        const message = `expiresAt: ${reason}.`;
+        return yield* new ArgumentInvalid({ field: "expiresAt", reason, message });
+      }
+      const { createdKey, record } = yield* newKey(visitors);
+      yield* addKey(
+        id,
+        { ...plainKey, ...(visitors && visitorDefaults), ...fields, ...record },
+        actor,
+      );
+      return createdKey;
+    }),
+  );
 
-  const changeKey = Effect.fnUntraced(function* (
-    id: ChatbotId,
-    keyId: string,
-    change: KeyChange,
-    actor: string,
-  ) {
-    yield* checkArguments({ keyId, actor });
-    yield* checkKey(change, yield* findKey(id, keyId));
-    yield* registry.changeKey(id, keyId, change, actor);
-  });
+  const changeKey = operation("Administration.changeKey")(
+    Effect.fnUntraced(function* (id: ChatbotId, keyId: string, change: KeyChange, actor: string) {
+      yield* checkArguments({ keyId, actor });
+      yield* checkKey(change, yield* findKey(id, keyId));
+      yield* registry.changeKey(id, keyId, change, actor);
+    }),
+  );
 
-  const rotateKey = Effect.fnUntraced(function* (
-    id: ChatbotId,
-    oldKey: string,
-    {
-      expiresAt = null,
-      keepFor,
-    }: { readonly keepFor: Duration.Duration; readonly expiresAt?: Date | null },
-    actor: string,
-  ) {
-    const millis = Duration.toMillis(keepFor);
-    yield* checkArguments({ keyId: oldKey, keepFor: millis, expiresAt, actor });
-    const current = yield* findKey(id, oldKey);
-    const fields = Struct.omit(current, ["createdAt", "lastUsedAt", "revokedAt"]);
-    const { createdKey, record } = yield* newKey(current.signingSecret !== null);
-    yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
-    const end = new Date((yield* registry.now).getTime() + millis);
-    const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
-    const replacedKey = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
-    yield* registry.changeKey(id, oldKey, { expiresAt: replacedKey.expiresAt }, actor);
-    return { ...createdKey, replacedKey };
-  });
+  const rotateKey = operation("Administration.rotateKey")(
+    Effect.fnUntraced(function* (
+      id: ChatbotId,
+      oldKey: string,
+      {
+        expiresAt = null,
+        keepFor,
+      }: { readonly keepFor: Duration.Duration; readonly expiresAt?: Date | null },
+      actor: string,
+    ) {
+      const millis = Duration.toMillis(keepFor);
+      yield* checkArguments({ keyId: oldKey, keepFor: millis, expiresAt, actor });
+      const current = yield* findKey(id, oldKey);
+      const fields = Struct.omit(current, ["createdAt", "lastUsedAt", "revokedAt"]);
+      const { createdKey, record } = yield* newKey(current.signingSecret !== null);
+      yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
+      const end = new Date((yield* registry.now).getTime() + millis);
+      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+      const replacedKey = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+      yield* registry.changeKey(id, oldKey, { expiresAt: replacedKey.expiresAt }, actor);
+      return { ...createdKey, replacedKey };
+    }),
+  );
 
-  const revokeKey = Effect.fnUntraced(function* (id: ChatbotId, keyId: string, actor: string) {
-    yield* checkArguments({ keyId, actor });
-    yield* registry.revokeKey(id, keyId, actor);
-  });
+  const revokeKey = operation("Administration.revokeKey")(
+    Effect.fnUntraced(function* (id: ChatbotId, keyId: string, actor: string) {
+      yield* checkArguments({ keyId, actor });
+      yield* registry.revokeKey(id, keyId, actor);
+    }),
+  );
 
-  const person = Effect.fnUntraced(function* (
-    userRef: string,
-  ): Effect.fn.Return<Person, ArgumentInvalid> {
-    yield* checkPerson({ userRef });
-    const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
-    const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
-    return { userRef, digest: yield* digestWith(salt, userRef) };
-  });
+  const person = operation("Administration.person")(
+    Effect.fnUntraced(function* (userRef: string): Effect.fn.Return<Person, ArgumentInvalid> {
+      yield* checkPerson({ userRef });
+      const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
+      const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
+      return { userRef, digest: yield* digestWith(salt, userRef) };
+    }),
+  );
 
-  const audit = Effect.fnUntraced(function* (limit: number, userRef?: string) {
-    if (userRef === undefined) return yield* registry.audit(limit);
-    const entries = yield* Effect.filter(yield* registry.audit(limit, userRef), ({ detail }) => {
-      const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
-      return salt === undefined
-        ? Effect.succeed(false)
-        : Effect.map(digestWith(salt, userRef), (own) => own === digest);
-    });
-    return entries.slice(0, limit);
-  });
+  const audit = operation("Administration.audit")(
+    Effect.fnUntraced(function* (limit: number, userRef?: string) {
+      if (userRef === undefined) return yield* registry.audit(limit);
+      const entries = yield* Effect.filter(yield* registry.audit(limit, userRef), ({ detail }) => {
+        const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
+        return salt === undefined
+          ? Effect.succeed(false)
+          : Effect.map(digestWith(salt, userRef), (own) => own === digest);
+      });
+      return entries.slice(0, limit);
+    }),
+  );
 
-  const operations = inSpans("Administration", {
+  return {
+    /** Lists every chatbot with its keys, including revoked and expired keys, in ascending order of id. */
+    chatbots: registry.list,
+    /** Returns a chatbot with its keys. Fails with `ChatbotNotFound` if no chatbot has the id. */
+    chatbot: registry.get,
     /** Creates a chatbot and its keys, all or nothing. Absent settings take their values from `defaultSettings`. */
     createChatbot,
     /** Changes the given fields of a chatbot and leaves its other fields unchanged. */
@@ -212,6 +225,8 @@ const make = Effect.gen(function* () {
     addKey,
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is unknown or revoked. */
     changeKey,
+    /** Checks a key as `addKey` does or, with `current`, a change to the current key as `changeKey` does. */
+    checkKey,
     /**
      * Replaces a key with a new one that has the same fields, signs visitor tokens only if the old key does, and never
      * expires unless `expiresAt` is given. The old key, returned as `replacedKey`, expires after `keepFor`, which gives
@@ -225,15 +240,6 @@ const make = Effect.gen(function* () {
     person,
     /** Returns the newest `limit` audit entries, newest first; with a `userRef`, only entries with its digest. */
     audit,
-  });
-  return {
-    ...operations,
-    /** Lists every chatbot with its keys, including revoked and expired keys, in ascending order of id. */
-    chatbots: registry.list,
-    /** Returns a chatbot with its keys. Fails with `ChatbotNotFound` if no chatbot has the id. */
-    chatbot: registry.get,
-    /** Checks a key as `addKey` does or, with `current`, a change to the current key as `changeKey` does. */
-    checkKey,
   };
 });
 

@@ -11,7 +11,7 @@ import { ChatName, Comment } from "../model/Text.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
 import { EntryEvents } from "./asking/EntryEvents.ts";
-import { countRating, inSpans } from "./Telemetry.ts";
+import { countRating, operation } from "./Telemetry.ts";
 import { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { IdempotencyKeyText, toIdempotencyKey } from "../model/IdempotencyKey.ts";
@@ -25,7 +25,7 @@ const make = Effect.gen(function* () {
   // A metric does not appear until it has a value.
   for (const rating of ratings) yield* countRating(rating, 0);
 
-  const create = (
+  const create = operation("Chats.create")((
     chatbot: Chatbot,
     { name = null, userRef: requestedUserRef = null, ...rest }: NewChat,
     idempotencyKey: string | null = null,
@@ -50,9 +50,13 @@ const make = Effect.gen(function* () {
       // A client that disconnects must not cancel a write in progress.
       Effect.uninterruptible,
     );
-  };
+  });
 
-  const list = (chatbot: Chatbot, query: ChatQuery, visitor: string | null = null) => {
+  const list = operation("Chats.list")((
+    chatbot: Chatbot,
+    query: ChatQuery,
+    visitor: string | null = null,
+  ) => {
     const userRef = query.userRef ?? visitor;
     return Effect.andThen(
       checkChatQuery(query),
@@ -60,52 +64,50 @@ const make = Effect.gen(function* () {
         ? Effect.succeed({ items: [], total: 0 })
         : store.listChats(chatbot.id, { ...query, userRef }),
     );
-  };
+  });
 
-  const history = (
-    chatbot: Chatbot,
-    chatId: ChatId,
-    query: EntryQuery,
-    visitor: string | null = null,
-  ) =>
-    Effect.andThen(
-      checkEntryQuery({ ...query, chatId }),
-      store.listEntries(chatbot.id, chatId, query, visitor),
-    );
+  const history = operation("Chats.history")(
+    (chatbot: Chatbot, chatId: ChatId, query: EntryQuery, visitor: string | null = null) =>
+      Effect.andThen(
+        checkEntryQuery({ ...query, chatId }),
+        store.listEntries(chatbot.id, chatId, query, visitor),
+      ),
+  );
 
-  const rename = (
-    chatbot: Chatbot,
-    chatId: ChatId,
-    name: string | null,
-    visitor: string | null = null,
-  ) =>
-    Effect.andThen(
-      checkRename({ chatId, name }),
-      store.renameChat(chatbot.id, chatId, name, visitor),
-    ).pipe(Effect.uninterruptible);
+  const rename = operation("Chats.rename")(
+    (chatbot: Chatbot, chatId: ChatId, name: string | null, visitor: string | null = null) =>
+      Effect.andThen(
+        checkRename({ chatId, name }),
+        store.renameChat(chatbot.id, chatId, name, visitor),
+      ).pipe(Effect.uninterruptible),
+  );
 
-  const rate = (
-    chatbot: Chatbot,
-    chatId: ChatId,
-    entryId: number,
-    feedback: Partial<Feedback>,
-    visitor: string | null = null,
-  ) =>
-    Effect.andThen(
-      checkFeedback({ ...feedback, chatId, entryId }),
-      store.rateEntry(chatbot.id, chatId, entryId, feedback, visitor),
-    ).pipe(
-      Effect.tap(() => (feedback.rating == null ? Effect.void : countRating(feedback.rating))),
-      Effect.uninterruptible,
-    );
+  const rate = operation("Chats.rate")(
+    (
+      chatbot: Chatbot,
+      chatId: ChatId,
+      entryId: number,
+      feedback: Partial<Feedback>,
+      visitor: string | null = null,
+    ) =>
+      Effect.andThen(
+        checkFeedback({ ...feedback, chatId, entryId }),
+        store.rateEntry(chatbot.id, chatId, entryId, feedback, visitor),
+      ).pipe(
+        Effect.tap(() => (feedback.rating == null ? Effect.void : countRating(feedback.rating))),
+        Effect.uninterruptible,
+      ),
+  );
 
-  const remove = (chatbot: Chatbot, chatId: ChatId, actor: string, visitor: string | null = null) =>
-    Effect.andThen(
-      checkDeletion({ chatId }),
-      archive.deleteChat(chatbot.id, chatId, actor, visitor),
-    ).pipe(Effect.uninterruptible);
+  const remove = operation("Chats.delete")(
+    (chatbot: Chatbot, chatId: ChatId, actor: string, visitor: string | null = null) =>
+      Effect.andThen(
+        checkDeletion({ chatId }),
+        archive.deleteChat(chatbot.id, chatId, actor, visitor),
+      ).pipe(Effect.uninterruptible),
+  );
 
-  return inSpans("Chats", {
+  return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same request
      * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`.
@@ -125,7 +127,7 @@ const make = Effect.gen(function* () {
     rate,
     /** Erases a chat with everything in it, and returns the chat as it was. `actor` is for the audit log. */
     delete: remove,
-  });
+  };
 });
 
 const checkChat = makeCheck(

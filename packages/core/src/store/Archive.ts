@@ -19,7 +19,7 @@ import {
 import { registeredChatbot } from "./Registry.ts";
 import type { ColdRows, ColdTx, Greatest } from "./Rows.ts";
 import { hasFeedback } from "./Selection.ts";
-import { inSpans } from "../services/Telemetry.ts";
+import { operation } from "../services/Telemetry.ts";
 
 type Port = ChatArchive["Service"];
 
@@ -76,23 +76,22 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     return erased;
   });
 
-  const erase: Port["erase"] = Effect.fnUntraced(function* (chatbot, which, actor) {
-    yield* rows.read((tx) => registeredChatbot(tx, chatbot));
-    return yield* eraseAndNote(chatbot, erasureAt(which, yield* rows.now), actor, null);
-  });
+  const erase: Port["erase"] = operation("ChatArchive.erase")(
+    Effect.fnUntraced(function* (chatbot, which, actor) {
+      yield* rows.read((tx) => registeredChatbot(tx, chatbot));
+      return yield* eraseAndNote(chatbot, erasureAt(which, yield* rows.now), actor, null);
+    }),
+  );
 
-  const deleteChat: Port["deleteChat"] = Effect.fnUntraced(function* (
-    chatbot,
-    chatId,
-    actor,
-    visitor = null,
-  ) {
-    const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
-    if (chat === null) return yield* new ChatNotFound({ chatId });
-    const erased = yield* eraseAndNote(chatbot, { _tag: "Chat", id: chatId }, actor, visitor);
-    // Another call has erased the chat in the meantime.
-    return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
-  });
+  const deleteChat: Port["deleteChat"] = operation("ChatArchive.deleteChat")(
+    Effect.fnUntraced(function* (chatbot, chatId, actor, visitor = null) {
+      const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
+      if (chat === null) return yield* new ChatNotFound({ chatId });
+      const erased = yield* eraseAndNote(chatbot, { _tag: "Chat", id: chatId }, actor, visitor);
+      // Another call has erased the chat in the meantime.
+      return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
+    }),
+  );
 
   const exportRecords: Port["export"] = (chatbot, actor, person) =>
     rows
@@ -148,44 +147,44 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     return chats;
   }, Effect.uninterruptible);
 
-  const importRecords: Port["import"] = Effect.fnUntraced(function* <E, R>(
-    chatbot: ChatbotId,
-    stream: Stream.Stream<ArchiveRecord, E, R>,
-    actor: string,
-  ) {
-    const scope = { _tag: "Import", chatbot } as const;
-    const records = checkArchiveOrder(stream);
-    if (rows.recordsAtOnce !== null) {
-      yield* rows.write(scope, (tx) => refuseUnlessEmpty(tx, chatbot));
-      const all = yield* Stream.runCollect(records);
-      yield* refuseEqualIds(all);
-      return yield* importInParts(chatbot, all, rows.recordsAtOnce, actor);
-    }
-    return yield* rows.write(
-      scope,
-      Effect.fnUntraced(function* (tx) {
-        yield* refuseUnlessEmpty(tx, chatbot);
-        let chats = 0;
-        let greatest = greatestOf([]);
-        yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
-          for (const { _tag } of some) if (_tag === "Chat") chats++;
-          greatest = greatestOf(some, greatest);
-          return tx.insertRecords(chatbot, some.map(withAllFields));
-        });
-        yield* tx.endImport(chatbot, greatest);
-        yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
-        return chats;
-      }),
-    );
-  });
+  const importRecords: Port["import"] = operation("ChatArchive.import")(
+    Effect.fnUntraced(function* <E, R>(
+      chatbot: ChatbotId,
+      stream: Stream.Stream<ArchiveRecord, E, R>,
+      actor: string,
+    ) {
+      const scope = { _tag: "Import", chatbot } as const;
+      const records = checkArchiveOrder(stream);
+      if (rows.recordsAtOnce !== null) {
+        yield* rows.write(scope, (tx) => refuseUnlessEmpty(tx, chatbot));
+        const all = yield* Stream.runCollect(records);
+        yield* refuseEqualIds(all);
+        return yield* importInParts(chatbot, all, rows.recordsAtOnce, actor);
+      }
+      return yield* rows.write(
+        scope,
+        Effect.fnUntraced(function* (tx) {
+          yield* refuseUnlessEmpty(tx, chatbot);
+          let chats = 0;
+          let greatest = greatestOf([]);
+          yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
+            for (const { _tag } of some) if (_tag === "Chat") chats++;
+            greatest = greatestOf(some, greatest);
+            return tx.insertRecords(chatbot, some.map(withAllFields));
+          });
+          yield* tx.endImport(chatbot, greatest);
+          yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
+          return chats;
+        }),
+      );
+    }),
+  );
 
   return ChatArchive.of({
-    ...inSpans<Pick<Port, "erase" | "deleteChat" | "import">>("ChatArchive", {
-      erase,
-      deleteChat,
-      import: importRecords,
-    }),
+    erase,
+    deleteChat,
     export: exportRecords,
+    import: importRecords,
     usage: (chatbot, query) => rows.read((tx) => tx.usage(chatbot, query)),
     sizes: rows.read((tx) => tx.sizes()),
     feedback: (chatbot, since, kind) =>

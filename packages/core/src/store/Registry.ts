@@ -9,7 +9,7 @@ import { ChatbotDirectory, grantOf } from "../ports/ChatbotDirectory.ts";
 import { changedFields, ChatbotRegistry, type AuditRecord } from "../ports/ChatbotRegistry.ts";
 import { importDetail } from "../ports/ChatArchive.ts";
 import type { ColdRows, ColdTx, Reads } from "./Rows.ts";
-import { inSpans } from "../services/Telemetry.ts";
+import { operation } from "../services/Telemetry.ts";
 
 type Port = ChatbotRegistry["Service"];
 
@@ -48,27 +48,29 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
   const change = <A, E>(body: (tx: ColdTx) => Effect.Effect<A, E>) =>
     rows.write({ _tag: "Registry" }, body);
 
-  const create: Port["create"] = ({ keys, ...chatbot }, actor) =>
-    change(
-      Effect.fnUntraced(function* (tx) {
-        const { description, name, settings, workspaceName } = chatbot;
-        if ((yield* tx.chatbotNamed(workspaceName, name)) !== null)
-          return yield* new ChatbotTaken({ workspaceName, name });
-        yield* refuseTaken(tx, keys);
-        const id = yield* tx.insertChatbot(chatbot);
-        yield* tx.insertApiKeys(id, keys.map(toRegistered(tx.now)));
-        const entry = (action: AuditRecord["action"], detail: string) => ({
-          actor,
-          chatbot: id,
-          action,
-          detail,
-        });
-        yield* tx.audit([entry("create", name), ...keys.map(({ id }) => entry("add-key", id))]);
-        return { id, workspaceName, name, description, settings };
-      }),
-    );
+  const create: Port["create"] = operation("ChatbotRegistry.create")(
+    ({ keys, ...chatbot }, actor) =>
+      change(
+        Effect.fnUntraced(function* (tx) {
+          const { description, name, settings, workspaceName } = chatbot;
+          if ((yield* tx.chatbotNamed(workspaceName, name)) !== null)
+            return yield* new ChatbotTaken({ workspaceName, name });
+          yield* refuseTaken(tx, keys);
+          const id = yield* tx.insertChatbot(chatbot);
+          yield* tx.insertApiKeys(id, keys.map(toRegistered(tx.now)));
+          const entry = (action: AuditRecord["action"], detail: string) => ({
+            actor,
+            chatbot: id,
+            action,
+            detail,
+          });
+          yield* tx.audit([entry("create", name), ...keys.map(({ id }) => entry("add-key", id))]);
+          return { id, workspaceName, name, description, settings };
+        }),
+      ),
+  );
 
-  const changeChatbot: Port["change"] = (id, changes, actor) =>
+  const changeChatbot: Port["change"] = operation("ChatbotRegistry.change")((id, changes, actor) =>
     change(
       Effect.fnUntraced(function* (tx) {
         const before = yield* registeredChatbot(tx, id);
@@ -86,18 +88,20 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
         yield* tx.audit([{ actor, chatbot: id, action: "change", detail }]);
         return after;
       }),
-    );
+    ),
+  );
 
-  const remove: Port["delete"] = (id, actor) =>
+  const remove: Port["delete"] = operation("ChatbotRegistry.delete")((id, actor) =>
     change(
       Effect.fnUntraced(function* (tx) {
         const { name } = yield* registeredChatbot(tx, id);
         yield* tx.deleteChatbot(id);
         yield* tx.audit([{ actor, chatbot: id, action: "delete", detail: name }]);
       }),
-    );
+    ),
+  );
 
-  const addKey: Port["addKey"] = (id, key, actor) =>
+  const addKey: Port["addKey"] = operation("ChatbotRegistry.addKey")((id, key, actor) =>
     change(
       Effect.fnUntraced(function* (tx) {
         yield* registeredChatbot(tx, id);
@@ -105,34 +109,40 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
         yield* tx.insertApiKeys(id, [toRegistered(tx.now)(key)]);
         yield* tx.audit([{ actor, chatbot: id, action: "add-key", detail: key.id }]);
       }),
-    );
+    ),
+  );
 
-  const changeKey: Port["changeKey"] = (id, keyId, changes, actor) =>
-    change(
-      Effect.fnUntraced(function* (tx) {
-        const before = yield* unrevokedKey(tx, id, keyId);
-        const fields = changedFields(before, changes).join(", ");
-        if (fields === "") return;
-        yield* tx.setApiKey({ ...before, ...changes });
-        yield* tx.audit([
-          { actor, chatbot: id, action: "change-key", detail: `${keyId}: ${fields}` },
-        ]);
-      }),
-    );
+  const changeKey: Port["changeKey"] = operation("ChatbotRegistry.changeKey")(
+    (id, keyId, changes, actor) =>
+      change(
+        Effect.fnUntraced(function* (tx) {
+          const before = yield* unrevokedKey(tx, id, keyId);
+          const fields = changedFields(before, changes).join(", ");
+          if (fields === "") return;
+          yield* tx.setApiKey({ ...before, ...changes });
+          yield* tx.audit([
+            { actor, chatbot: id, action: "change-key", detail: `${keyId}: ${fields}` },
+          ]);
+        }),
+      ),
+  );
 
-  const revokeKey: Port["revokeKey"] = (id, keyId, actor) =>
+  const revokeKey: Port["revokeKey"] = operation("ChatbotRegistry.revokeKey")((id, keyId, actor) =>
     change(
       Effect.fnUntraced(function* (tx) {
         const key = yield* unrevokedKey(tx, id, keyId);
         yield* tx.setApiKey({ ...key, revokedAt: new Date(tx.now) });
         yield* tx.audit([{ actor, chatbot: id, action: "revoke-key", detail: keyId }]);
       }),
-    );
+    ),
+  );
 
-  const record: Port["record"] = (chatbot, action, detail, actor) =>
-    rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
-      tx.audit([{ actor, chatbot, action, detail }]),
-    );
+  const record: Port["record"] = operation("ChatbotRegistry.record")(
+    (chatbot, action, detail, actor) =>
+      rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+        tx.audit([{ actor, chatbot, action, detail }]),
+      ),
+  );
 
   return ChatbotRegistry.of({
     list: rows.read((tx) => tx.chatbots(null)),
@@ -142,15 +152,13 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
         rows.read((tx) => tx.chatbots(id)),
         ([chatbot]) => (chatbot ? Effect.succeed(chatbot) : new ChatbotNotFound({ chatbot: id })),
       ),
-    ...inSpans("ChatbotRegistry", {
-      create,
-      change: changeChatbot,
-      delete: remove,
-      addKey,
-      changeKey,
-      revokeKey,
-      record,
-    }),
+    create,
+    change: changeChatbot,
+    delete: remove,
+    addKey,
+    changeKey,
+    revokeKey,
+    record,
     now: Effect.map(rows.now, (now) => new Date(now)),
     audit: (limit, userRef) =>
       rows.read(

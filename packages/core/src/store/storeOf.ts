@@ -8,7 +8,7 @@ import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
-import { inSpans } from "../services/Telemetry.ts";
+import { operation } from "../services/Telemetry.ts";
 import { makeChatArchive } from "./Archive.ts";
 import { makeChatChanges, makeChats } from "./Chats.ts";
 import { makeChatbotDirectory, makeChatbotRegistry } from "./Registry.ts";
@@ -31,8 +31,21 @@ export const storeOf: {
 } = (rows: ColdRows, hot?: HotPorts) => {
   const chats = { ...(hot?.chats ?? makeChats(rows as Rows)), ...makeChatChanges(rows) };
   const turns = hot?.turns ?? makeTurnStore(rows as Rows);
-  return Context.make(ChatStore, inSpans("ChatStore", chats)).pipe(
-    Context.add(TurnStore, inSpans("TurnStore", turns)),
+  return Context.make(ChatStore, {
+    createChat: operation("ChatStore.createChat")(chats.createChat),
+    listChats: operation("ChatStore.listChats")(chats.listChats),
+    listEntries: operation("ChatStore.listEntries")(chats.listEntries),
+    renameChat: operation("ChatStore.renameChat")(chats.renameChat),
+    rateEntry: operation("ChatStore.rateEntry")(chats.rateEntry),
+  }).pipe(
+    Context.add(TurnStore, {
+      ...turns,
+      take: operation("TurnStore.take")(turns.take),
+      renew: operation("TurnStore.renew")(turns.renew),
+      append: operation("TurnStore.append")(turns.append),
+      release: operation("TurnStore.release")(turns.release),
+      stop: operation("TurnStore.stop")(turns.stop),
+    }),
     Context.add(ChatArchive, makeChatArchive(rows)),
     Context.add(ChatbotDirectory, makeChatbotDirectory(rows)),
     Context.add(ChatbotRegistry, makeChatbotRegistry(rows)),

@@ -15,7 +15,7 @@ import {
   type TokenFlaw,
 } from "../../model/Errors.ts";
 import { BackgroundSleep } from "../BackgroundSleep.ts";
-import { makeKeyRequests, inSpans } from "../Telemetry.ts";
+import { makeKeyRequests, operation } from "../Telemetry.ts";
 
 type Refusal = KeyRejected | RateExceeded;
 
@@ -247,44 +247,48 @@ const make = Effect.gen(function* () {
     });
   };
 
-  const widget = Effect.fnUntraced(function* (keyId: string) {
-    const { expiresAt, grant } = yield* findKey(keyId);
-    if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
-    const { chatbot, origins = [] } = grant;
-    return { chatbot, origins } satisfies Widget;
-  });
+  const widget = operation("Access.widget")(
+    Effect.fnUntraced(function* (keyId: string) {
+      const { expiresAt, grant } = yield* findKey(keyId);
+      if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
+      const { chatbot, origins = [] } = grant;
+      return { chatbot, origins } satisfies Widget;
+    }),
+  );
 
-  const admitVisitor = Effect.fnUntraced(function* (
-    id: string,
-    tokens: VisitorTokens,
-    networks: ReadonlyArray<string>,
-    former: string | undefined,
-  ) {
-    const { epoch, expiresAt, grant, signer } = yield* findKey(id);
-    const now = yield* elapsedMillis;
-    if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
-    const currentTime = new Date(epoch + now);
-    let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
-    let excess: RateExceeded | null;
-    if (former === undefined) {
-      excess = countNewVisitor(id, networks, now);
-    } else {
-      const claims =
-        tokens.keyId(former) === id
-          ? yield* tokens.verify(former, signer, currentTime, renewableFor)
-          : "signature";
-      // A token that the site's backend signed for a known visitor can be renewed only by that backend.
-      if (typeof claims === "string")
-        return yield* new KeyRejected({ reason: claims, apiKeyId: id });
-      if (!claims.visitor.startsWith(anonymousPrefix))
-        return yield* new KeyRejected({ reason: "sub", apiKeyId: id });
-      visitor = claims.visitor;
-      excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
-    }
-    if (excess !== null) return yield* excess;
-    const end = Math.min(now + anonymousLife, expiresAt);
-    return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
-  });
+  const admitVisitor = operation("Access.admitVisitor")(
+    Effect.fnUntraced(function* (
+      id: string,
+      tokens: VisitorTokens,
+      networks: ReadonlyArray<string>,
+      former: string | undefined,
+    ) {
+      const { epoch, expiresAt, grant, signer } = yield* findKey(id);
+      const now = yield* elapsedMillis;
+      if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
+      const currentTime = new Date(epoch + now);
+      let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
+      let excess: RateExceeded | null;
+      if (former === undefined) {
+        excess = countNewVisitor(id, networks, now);
+      } else {
+        const claims =
+          tokens.keyId(former) === id
+            ? yield* tokens.verify(former, signer, currentTime, renewableFor)
+            : "signature";
+        // A token that the site's backend signed for a known visitor can be renewed only by that backend.
+        if (typeof claims === "string")
+          return yield* new KeyRejected({ reason: claims, apiKeyId: id });
+        if (!claims.visitor.startsWith(anonymousPrefix))
+          return yield* new KeyRejected({ reason: "sub", apiKeyId: id });
+        visitor = claims.visitor;
+        excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
+      }
+      if (excess !== null) return yield* excess;
+      const end = Math.min(now + anonymousLife, expiresAt);
+      return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
+    }),
+  );
 
   return {
     /**
@@ -293,19 +297,17 @@ const make = Effect.gen(function* () {
      * exceeds its rate; only calls in this process count.
      */
     authenticate,
-    ...inSpans("Access", {
-      /** Returns the widget of a valid key; `null` if the key is unknown, expired or revoked. */
-      widget,
-      /**
-       * Returns the claims of a token for an anonymous visitor, and the secret to sign it with; `null` if the key is not
-       * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
-       * anonymous visitor, who keeps the same `userRef`; it may have expired up to 30 days ago, and any other string
-       * fails with `KeyRejected`. Fails with `RateExceeded` if the visitor exceeds their rate or, for a new visitor, if
-       * this process has admitted 10, 40 or 120 new visitors from the client's networks (from the narrowest to the
-       * widest), or 300 with the key, within a minute.
-       */
-      admitVisitor,
-    }),
+    /** Returns the widget of a valid key; `null` if the key is unknown, expired or revoked. */
+    widget,
+    /**
+     * Returns the claims of a token for an anonymous visitor, and the secret to sign it with; `null` if the key is not
+     * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
+     * anonymous visitor, who keeps the same `userRef`; it may have expired up to 30 days ago, and any other string
+     * fails with `KeyRejected`. Fails with `RateExceeded` if the visitor exceeds their rate or, for a new visitor, if
+     * this process has admitted 10, 40 or 120 new visitors from the client's networks (from the narrowest to the
+     * widest), or 300 with the key, within a minute.
+     */
+    admitVisitor,
   };
 });
 

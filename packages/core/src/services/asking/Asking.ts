@@ -53,7 +53,7 @@ import {
   type KeepAlive,
 } from "./LiveAnswer.ts";
 import { makePlaces } from "../access/Places.ts";
-import { inSpan, logAsk, inSpans, makeAskTimes } from "../Telemetry.ts";
+import { inSpan, logAsk, makeAskTimes, operation } from "../Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
@@ -230,59 +230,60 @@ const make = Effect.gen(function* () {
       Stream.unwrap,
     );
 
-  const post = Effect.fnUntraced(function* (
-    chatbot: Chatbot,
-    post: Post,
-  ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
-    yield* checkPost(post);
-    const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
-    const { visitor = null } = post;
-    const overload = overloadOf(post);
-    if (overload !== null) return yield* overload;
-    const freePlace = places.take(post);
-    yield* Effect.addFinalizer(() => Effect.sync(freePlace));
-    const values = [chatId, text, JSON.stringify(metadata)];
-    const keyText = post.idempotencyKey ?? null;
-    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
-    const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget: null };
-    const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
-    return yield* queues.inTurn(request, (result) => {
-      if (result._tag === "AlreadyAnswered")
-        return Effect.succeed({ entry: result.entry, replayed: true });
-      return store.append(result.turn, answer).pipe(
-        Effect.catchTag("TurnLost", () => Effect.fail(askOverload("chat_queue"))),
-        Effect.onError(() => Effect.ignore(store.release(result.turn))),
-        Effect.map((entry) => {
-          events.publish("entry", {
-            chatbot: chatbot.id,
-            chat: result.turn.chat!,
-            entry,
-            usage: null,
-          });
-          return { entry, replayed: false };
-        }),
-      );
-    });
-  }, Effect.scoped);
+  const post = operation("Asking.post")(
+    Effect.fnUntraced(function* (
+      chatbot: Chatbot,
+      post: Post,
+    ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
+      yield* checkPost(post);
+      const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
+      const { visitor = null } = post;
+      const overload = overloadOf(post);
+      if (overload !== null) return yield* overload;
+      const freePlace = places.take(post);
+      yield* Effect.addFinalizer(() => Effect.sync(freePlace));
+      const values = [chatId, text, JSON.stringify(metadata)];
+      const keyText = post.idempotencyKey ?? null;
+      const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
+      const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget: null };
+      const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
+      return yield* queues.inTurn(request, (result) => {
+        if (result._tag === "AlreadyAnswered")
+          return Effect.succeed({ entry: result.entry, replayed: true });
+        return store.append(result.turn, answer).pipe(
+          Effect.catchTag("TurnLost", () => Effect.fail(askOverload("chat_queue"))),
+          Effect.onError(() => Effect.ignore(store.release(result.turn))),
+          Effect.map((entry) => {
+            events.publish("entry", {
+              chatbot: chatbot.id,
+              chat: result.turn.chat!,
+              entry,
+              usage: null,
+            });
+            return { entry, replayed: false };
+          }),
+        );
+      });
+    }, Effect.scoped),
+  );
 
-  const stop = Effect.fnUntraced(function* (
-    chatbot: Chatbot,
-    keyText: string,
-    visitor: string | null = null,
-  ) {
-    yield* checkStop({ idempotencyKey: keyText });
-    const key = storedKeyOf(keyText, visitor);
-    const askInProgress = asks.find(chatbot.id, key);
-    const waiting = askInProgress && {
-      ...askInProgress.idempotencyKey!,
-      chatId: askInProgress.chatId,
-    };
-    const result = yield* store.stop(chatbot.id, key, waiting ?? null);
-    if (result === null) return yield* new AskNotFound();
-    if (result._tag === "AlreadyAnswered") return { stopped: false, entry: result.entry } as const;
-    if (askInProgress !== undefined) asks.stop(askInProgress);
-    return { stopped: true } as const;
-  });
+  const stop = operation("Asking.stop")(
+    Effect.fnUntraced(function* (chatbot: Chatbot, keyText: string, visitor: string | null = null) {
+      yield* checkStop({ idempotencyKey: keyText });
+      const key = storedKeyOf(keyText, visitor);
+      const askInProgress = asks.find(chatbot.id, key);
+      const waiting = askInProgress && {
+        ...askInProgress.idempotencyKey!,
+        chatId: askInProgress.chatId,
+      };
+      const result = yield* store.stop(chatbot.id, key, waiting ?? null);
+      if (result === null) return yield* new AskNotFound();
+      if (result._tag === "AlreadyAnswered")
+        return { stopped: false, entry: result.entry } as const;
+      if (askInProgress !== undefined) asks.stop(askInProgress);
+      return { stopped: true } as const;
+    }),
+  );
 
   const drain = queues.close.pipe(
     Effect.andThen(asks.awaitEmpty),
@@ -304,19 +305,17 @@ const make = Effect.gen(function* () {
      * another turn.
      */
     stream,
-    ...inSpans("Asking", {
-      /**
-       * Stores an entry without a question in a chat, in its turn. With an idempotency key, the same request returns the
-       * same entry for 24 hours.
-       */
-      post,
-      /**
-       * Stops the ask with the idempotency key, in whichever process it runs: it ends at once in this process, and at
-       * its next renewal in another. Each request with the key then fails with `AnswerStopped` for 24 hours. Returns the
-       * entry if it was stored first, and fails with `AskNotFound` if there is no such ask.
-       */
-      stop,
-    }),
+    /**
+     * Stores an entry without a question in a chat, in its turn. With an idempotency key, the same request returns the
+     * same entry for 24 hours.
+     */
+    post,
+    /**
+     * Stops the ask with the idempotency key, in whichever process it runs: it ends at once in this process, and at its
+     * next renewal in another. Each request with the key then fails with `AnswerStopped` for 24 hours. Returns the entry
+     * if it was stored first, and fails with `AskNotFound` if there is no such ask.
+     */
+    stop,
     /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
     /** Returns the error with which an ask of the client would fail now; `AskLimits` sets the bounds. */
