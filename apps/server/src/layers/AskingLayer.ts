@@ -5,7 +5,7 @@ import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { Answerer, Moderator } from "@parley/core/ports";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Duration, Effect, Layer } from "effect";
-import { Settings } from "../Settings.ts";
+import { type ModelSettings, Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./ModeratorLayer.ts";
 
@@ -17,11 +17,13 @@ export const layerAnswerer = Layer.unwrap(
     const knowledge = ({ settings }: Chatbot) => byName(settings.knowledge);
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge);
-    const connect = ({ names: _, ...model }: (typeof llms)[number]) => openAiCompatible(model);
-    const models = [yield* connect(first), ...(yield* Effect.forEach(fallbacks, connect))] as const;
+    const connect = ({ options, provider }: ModelSettings, model = options.model) =>
+      openAiCompatible({ ...options, provider, model });
+    const others = yield* Effect.forEach(fallbacks, (settings) => connect(settings));
+    const models = [yield* connect(first), ...others] as const;
     return layerLanguageModel(models, {
       contextTokens,
-      modelNamed: (model) => Effect.orDie(connect({ ...first, model })),
+      modelNamed: (model) => Effect.orDie(connect(first, model)),
       knowledge,
     });
   }),

@@ -4,7 +4,7 @@
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { layerModerationEndpoint } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
-import { moderationModel, Settings } from "../Settings.ts";
+import { Settings } from "../Settings.ts";
 
 /** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
 const layerMissing = Layer.succeed(Moderator, {
@@ -25,7 +25,7 @@ export const layerModerator = Layer.effect(
       endpoint: yield* build(
         endpoint === null
           ? layerMissing
-          : layerModerationEndpoint({ ...moderationModel(endpoint), failOpen }),
+          : layerModerationEndpoint({ ...endpoint.options, failOpen }),
       ),
     };
     return Moderator.of({

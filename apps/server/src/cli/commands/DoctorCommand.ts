@@ -7,7 +7,7 @@ import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Redacted, Result } from "effect";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
-import { moderationModel, readSettings, Settings, type ModelSettings } from "../../Settings.ts";
+import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { describeFile } from "../DatabaseFile.ts";
 import { makeCommand } from "../Declaration.ts";
@@ -157,7 +157,12 @@ const recordResponses = () => {
 /** Makes a call, and reports everything that came back if it failed: the words in the request are the doctor's own. */
 const tryCall = (
   check: "model" | "moderation",
-  { apiKey, model, names, provider }: ModelSettings,
+  {
+    options: { apiKey, model },
+    prefix,
+    provider,
+    source = `${prefix}_MODEL`,
+  }: ModelSettings & { readonly source?: string },
   call: (send: typeof fetch) => Effect.Effect<string, string>,
 ) => {
   const { responses, send } = recordResponses();
@@ -175,7 +180,7 @@ const tryCall = (
       return (isBusy ? warning : failed)(
         check,
         key === "" ? message : message.replaceAll(key, "[key]"),
-        `Check ${names.baseUrl} (which often ends with /v1), ${names.model} and ${names.apiKey}.`,
+        `Check ${prefix}_BASE_URL (which often ends with /v1), ${source} and ${prefix}_API_KEY.`,
       );
     },
   });
@@ -185,19 +190,19 @@ const tryCall = (
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { contextTokens, llms } = yield* Settings;
   const { openAiCompatible, tryModel } = yield* llm;
-  const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.model);
+  const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.options.model);
   if (llms[0] === undefined && names.length > 0) {
     const message = `Chatbots have their own models (${names.join(", ")}), but no model endpoint is set.`;
     return [warning("model", message)];
   }
   const ownModels = names.map((model) => ({
     ...llms[0]!,
-    model,
-    names: { ...llms[0]!.names, model: "the chatbots' own models" },
+    options: { ...llms[0]!.options, model },
+    source: "the chatbots' own models",
   }));
   return yield* Effect.forEach([...llms, ...ownModels], (settings) =>
     tryCall("model", settings, (fetch) =>
-      openAiCompatible({ ...withoutNames(settings), fetch }).pipe(
+      openAiCompatible({ ...settings.options, provider: settings.provider, fetch }).pipe(
         Effect.flatMap((model) => tryModel(model, contextTokens)),
         Effect.map(
           ({ answer, completion, finish, prompt }) =>
@@ -208,8 +213,6 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     ),
   );
 });
-
-const withoutNames = ({ names: _, ...endpoint }: ModelSettings) => endpoint;
 
 const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { endpoint } = (yield* Settings).moderation;
@@ -224,7 +227,7 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
     Moderator.use(({ check }) =>
       check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
     ).pipe(
-      Effect.provide(layerModerationEndpoint({ ...moderationModel(endpoint), fetch })),
+      Effect.provide(layerModerationEndpoint({ ...endpoint.options, fetch })),
       Effect.mapBoth({
         onSuccess: ({ category }) => (category === "none" ? "" : `: ${category}`),
         onFailure: (error) => ("reason" in error ? error.reason : error.message),
