@@ -1,7 +1,6 @@
 /**
  * Starts the server with good and bad settings and provisioning files.
  */
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
@@ -11,10 +10,9 @@ import { join } from "node:path";
 import { Duration, Effect } from "effect";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./cli/here.ts";
-import { main } from "./cli/run.ts";
+import { main, start } from "./cli/run.ts";
 import { freePort } from "./FreePort.ts";
 import { readSettings } from "../src/Settings.ts";
-import { withoutSettings } from "./withoutSettings.ts";
 
 let directory: string;
 beforeAll(async () => {
@@ -34,41 +32,26 @@ const refusal = async (settings: Readonly<Record<string, string>>): Promise<stri
   return stderr;
 };
 
-const spawnCommand = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
-  const child = spawn(process.execPath, [main, ...args], {
-    env: { ...withoutSettings(), ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  return { child, exit: once(child, "exit") };
-};
-
-const serve = (settings: Readonly<Record<string, string>>) => spawnCommand(["serve"], settings);
+const serve = (settings: Readonly<Record<string, string>>, command = ["serve"]) =>
+  start(command, { ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings });
 
 /** Returns the output of a server that is stopped once it is listening. */
 const startAndStop = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const { child, exit } = serve(settings);
-  let printed = "";
-  for await (const data of child.stdout) {
-    printed += data;
-    // Only once: a second signal would kill the server before it has shut down.
-    if (!child.killed && printed.includes(" has started")) child.kill("SIGINT");
-  }
-  expect((await exit)[0]).toBe(0);
-  return printed;
+  const { child, ended, output, untilPrinted } = serve(settings);
+  await untilPrinted(/ has started/);
+  child.kill("SIGINT");
+  expect(await ended).toBe(0);
+  return output.stdout;
 };
 
 /** Returns what a server prints on a terminal, where Ctrl-C stops it once it has started. */
 const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const child = spawn("script", ["-qec", `${process.execPath} ${main} serve`, "/dev/null"], {
-    env: { ...withoutSettings(), ...quiet, ...settings },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  let printed = "";
-  for await (const data of child.stdout) {
-    printed += String(data).replaceAll("\r", "");
-    if (/ has started .*\n/.test(printed)) child.stdin.end("\x03");
-  }
-  return printed;
+  const script = ["script", "-qec", `${process.execPath} ${main} serve`, "/dev/null"] as const;
+  const { child, ended, output, untilPrinted } = start([], { ...quiet, ...settings }, [...script]);
+  await untilPrinted(/ has started .*\r/);
+  child.stdin!.end("\x03");
+  await ended;
+  return output.stdout.replaceAll("\r", "");
 };
 
 describe("the first start", () => {
@@ -104,7 +87,7 @@ describe("the first start", () => {
   it("at its first start, a server is ready only once its key is in a file; the memory store has its own file", async () => {
     const data = join(directory, "ready");
     const port = String(await freePort());
-    const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
+    const { child, ended } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
     const isReady = () =>
       fetch(`http://127.0.0.1:${port}/health/ready`).then(
         ({ ok }) => ok,
@@ -115,7 +98,7 @@ describe("the first start", () => {
     // The file for the key of a SQLite file is left alone.
     expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
-    await exit;
+    await ended;
   });
 });
 
@@ -166,10 +149,9 @@ it("while it connects to its database, a server survives a SIGHUP, which other c
     await once(database, "listening");
     const { port } = database.address() as AddressInfo;
     const connected = once(database, "connection");
-    const { child, exit } = spawnCommand(command, {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
-    });
+    const DATABASE_URL = `postgres://nobody@127.0.0.1:${port}/none`;
+    const { child } = serve({ PARLEY_STORE: "postgres", DATABASE_URL }, [...command]);
+    const exit = once(child, "exit");
     const [socket] = (await connected) as [Socket];
     child.kill(signal);
     // The server exits because of the database, not the signal.

@@ -3,8 +3,6 @@
  * their changes, and a key appears only in the output that first prints it.
  */
 import { keyId } from "@parley/core";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,16 +10,13 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../FreePort.ts";
 import { here } from "./here.ts";
-import { withoutSettings } from "../withoutSettings.ts";
-import { main, type CommandResult } from "./run.ts";
+import { start, startServer, type CommandResult } from "./run.ts";
 
 let directory: string;
 let settings: Readonly<Record<string, string>>;
-let server: ReturnType<typeof spawn>;
-let ended: Promise<unknown>;
+let server: Awaited<ReturnType<typeof startServer>>;
 let management: string;
-let api: string;
-/** All output, apart from newly printed keys. */
+/** All output of commands, apart from newly printed keys. */
 let output = "";
 const keys: Array<string> = [];
 
@@ -34,28 +29,13 @@ beforeAll(async () => {
     PARLEY_PORT: "0",
     PARLEY_MANAGEMENT_PORT: port,
   };
-  server = spawn(process.execPath, [main, "serve", "--log-level", "all"], {
-    env: { ...withoutSettings(), ...settings },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  ended = once(server, "exit");
-  let printed = "";
-  server.stderr!.on("data", (data) => (output += data));
-  await new Promise<void>((resolve, reject) => {
-    server.stdout!.on("data", (data) => {
-      printed += data;
-      output += data;
-      if (/ has started.*\n/.test(printed)) resolve();
-    });
-    void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
-  });
-  api = /http:[^\s"]+\/api/.exec(printed)![0];
+  server = await startServer(settings, "--log-level", "all");
   keys.push((await readFile(join(directory, "data/first-key"), "utf8")).trim());
 }, 60_000);
 
 afterAll(async () => {
-  server?.kill("SIGINT");
-  await ended;
+  server?.child.kill("SIGINT");
+  await server?.ended;
   await rm(directory, { recursive: true, force: true });
 });
 
@@ -78,7 +58,7 @@ const parley = async (
 };
 
 const statusWith = async (key: string) =>
-  (await fetch(`${api}/details`, { headers: { "x-api-key": key } })).status;
+  (await fetch(`${server.origin}/api/details`, { headers: { "x-api-key": key } })).status;
 
 /** Waits until a request with the key results in the status. */
 const becomes = (key: string, status: number) =>
@@ -121,7 +101,7 @@ it("a running server applies what commands change, and a key appears only in the
 
   await parley(["chatbot", "set", "--description", "Changed"]);
   const details = async () =>
-    (await fetch(`${api}/details`, { headers: { "x-api-key": first } })).json();
+    (await fetch(`${server.origin}/api/details`, { headers: { "x-api-key": first } })).json();
   await expect
     .poll(details, { timeout: 10_000, interval: 20 })
     .toMatchObject({ data: { chatBotDescription: "Changed" } });
@@ -130,7 +110,9 @@ it("a running server applies what commands change, and a key appears only in the
   const conversation = await parley(["chat"], "How do I change the port?");
   expect(conversation.stdout).toContain("`PARLEY_PORT` is the port");
   const id = /^Started chat (\d+)\.$/m.exec(conversation.stderr)![1];
-  const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
+  const history = await fetch(`${server.origin}/api/chats/${id}/history`, {
+    headers: { "x-api-key": first },
+  });
   expect(await history.json()).toMatchObject({
     data: [{ question: "How do I change the port?" }, { question: "", answer: "Provisioned" }],
   });
@@ -144,28 +126,23 @@ it("a running server applies what commands change, and a key appears only in the
   // Invalid keys that a server may receive.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
     expect(await statusWith(wrong)).toBe(401);
-    await fetch(`${api}/details?key=${wrong}`);
-    await fetch(`${api}/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
+    await fetch(`${server.origin}/api/details?key=${wrong}`);
+    await fetch(`${server.origin}/api/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
   }
   output += await (await fetch(`${management}/metrics`)).text();
 
   // This command runs in its own process, whose arguments other users can see.
-  const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
-    env: { ...withoutSettings(), ...settings },
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  child.stdout.on("data", (data) => (output += data));
-  child.stderr.on("data", (data) => (output += data));
-  const over = once(child, "close");
+  const revocation = start(["key", "revoke", "-", "--log-level", "all"], settings);
   const processList = await processes();
   if (processList !== "") expect(processList).toContain("revoke");
-  output += processList;
-  child.stdin.end(`${generated}\n`);
-  expect((await over)[0]).toBe(0);
+  revocation.child.stdin!.end(`${generated}\n`);
+  expect(await revocation.ended).toBe(0);
+  output += processList + revocation.output.stdout + revocation.output.stderr;
   await becomes(generated, 401);
 
-  server.kill("SIGINT");
-  await ended;
+  server.child.kill("SIGINT");
+  await server.ended;
+  output += server.output.stdout + server.output.stderr;
 
   expect(keys).toHaveLength(4);
   for (const printedKey of keys) {

@@ -1,8 +1,7 @@
 /**
  * Moves everything from a SQLite file to PostgreSQL with the commands that docs/operations.md documents.
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +9,7 @@ import { afterAll, expect, inject, it } from "vitest";
 import { visitorToken } from "../visitorToken.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import { here } from "./here.ts";
-import { main } from "./run.ts";
+import { main, startServer } from "./run.ts";
 
 const directory = await mkdtemp(join(tmpdir(), "parley-move-"));
 afterAll(() => rm(directory, { recursive: true, force: true }));
@@ -24,20 +23,7 @@ const withServer = async (
   settings: Readonly<Record<string, string>>,
   calls: (call: (key: string, path: string, body?: object) => Promise<any>) => Promise<void>,
 ) => {
-  const server = spawn(process.execPath, [main, "serve"], {
-    env: { ...withoutSettings(), ...settings, PARLEY_PORT: "0" },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const ended = once(server, "exit");
-  let log = "";
-  await new Promise<void>((resolve, reject) => {
-    server.stdout.on("data", (data) => {
-      log += data;
-      if (/ has started.*\n/.test(log)) resolve();
-    });
-    void ended.then(() => reject(new Error(log)));
-  });
-  const origin = /(http:[^\s"]+)\/api/.exec(log)![1];
+  const { child, ended, origin } = await startServer({ ...settings, PARLEY_PORT: "0" });
   try {
     await calls(async (key, path, body) => {
       const response = await fetch(`${origin}${path}`, {
@@ -49,7 +35,7 @@ const withServer = async (
       return response.ok ? content.data : response.status;
     });
   } finally {
-    server.kill("SIGINT");
+    child.kill("SIGINT");
     await ended;
   }
 };

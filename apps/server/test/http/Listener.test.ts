@@ -5,10 +5,10 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Duration, Effect, Exit, Fiber, Logger, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { once } from "node:events";
-import { connect, Server } from "node:net";
+import { once, type EventEmitter } from "node:events";
+import { connect, Server, type Socket, type TcpNetConnectOpts } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, vi } from "vitest";
+import { vi } from "vitest";
 import { listen, type ListenOptions } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
@@ -35,20 +35,16 @@ const makeApp = (events: Array<string>) =>
       return HttpServerResponse.stream(pieces);
     }
     if (request.url === "/slow") {
-      const pieces = Stream.fromIterable(["a", "b", "c", "d", "e"]).pipe(
-        Stream.tap(() => Effect.sleep("50 millis")),
-        Stream.encodeText,
+      const letters = Stream.tap(Stream.make("a", "b", "c", "d", "e"), () =>
+        Effect.sleep("50 millis"),
       );
-      return HttpServerResponse.stream(pieces);
+      return HttpServerResponse.stream(Stream.encodeText(letters));
     }
-    if (request.url === "/big") {
+    if (request.url === "/big")
       return HttpServerResponse.stream(
         Stream.map(Stream.range(1, 20), () => new Uint8Array(65_536)),
       );
-    }
-    if (request.url === "/large") {
-      return HttpServerResponse.uint8Array(new Uint8Array(20_000_000));
-    }
+    if (request.url === "/large") return HttpServerResponse.uint8Array(new Uint8Array(20_000_000));
     if (request.method !== "POST") return HttpServerResponse.text(request.url);
     if (request.url === "/early") return HttpServerResponse.text("early", { status: 403 });
     const body = yield* request.text;
@@ -59,6 +55,7 @@ const makeApp = (events: Array<string>) =>
 const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {}) {
   const events: Array<string> = [];
   const scope = yield* Scope.make();
+  const listenSpy = vi.spyOn(Server.prototype, "listen");
   const origin = yield* listen(makeApp(events), {
     host: "127.0.0.1",
     port: 0,
@@ -68,36 +65,53 @@ const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {})
     Scope.provide(scope),
     Effect.provideService(Lifecycle, { phase: "serving", signal: null }),
   );
-  const port = Number(new URL(origin).port);
+  const server = listenSpy.mock.contexts[0] as Server;
+  listenSpy.mockRestore();
   const stop = Scope.close(scope, Exit.void);
   yield* Effect.addFinalizer(() => stop);
-  return { events, port, stop };
+  return { events, port: Number(new URL(origin).port), server, stop };
 });
 const startServer = start();
+
+/** Opens a connection and sends the bytes. */
+const open = (port: number, bytes = "", options: Partial<TcpNetConnectOpts> = {}) => {
+  const socket = connect({ port, host: "127.0.0.1", ...options }).on("error", () => {});
+  socket.write(bytes);
+  return socket;
+};
+
+const eventOf = (emitter: EventEmitter, name: string) =>
+  Effect.promise(() => once(emitter, name) as Promise<Array<any>>);
+const until = (condition: () => boolean) => Effect.promise(() => vi.waitUntil(condition, 20_000));
+
+/** How long an effect takes. */
+const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.timed(effect), ([duration]) => Duration.toMillis(duration));
 
 /** Sends the pieces with a pause after each, and returns all that the server sends until it closes the connection. */
 const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
   Effect.promise(async () => {
-    const socket = connect(port, "127.0.0.1");
-    let text = "";
-    socket.setEncoding("latin1").on("data", (data: string) => (text += data));
-    const ended = once(socket, "close");
+    const socket = open(port).setEncoding("latin1");
+    const text = socket.toArray();
     for (const piece of pieces) {
       socket.write(piece);
       await sleep(80);
     }
-    await ended;
-    return text;
+    return (await text).join("");
   });
 
 /** Half-closes the connection after the request, and returns everything that the server sends. */
 const halfClose = (port: number, request: string) =>
   Effect.promise(async () => {
-    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).on("error", () => {});
-    const text = socket.setEncoding("latin1").toArray();
-    socket.end(request);
-    return (await text).join("");
+    const socket = open(port, "", { allowHalfOpen: true }).setEncoding("latin1").end(request);
+    return (await socket.toArray()).join("");
   });
+
+/** Reads the rest of a response from `/large`, and checks its size. */
+const expectLarge = Effect.fnUntraced(function* (socket: Socket) {
+  const received = Buffer.concat(yield* Effect.promise(() => socket.toArray()));
+  assert.strictEqual(received.length - received.indexOf("\r\n\r\n") - 4, 20_000_000);
+});
 
 const statusesOf = (text: string) =>
   [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
@@ -121,7 +135,7 @@ it.live("the cookies of a site with many subdomains may fill 32 KiB of headers",
     const refusal = yield* exchange(port, get("/", cookie(34_000)));
     assert.deepStrictEqual(statusesOf(refusal), [400]);
     assert.include(refusal, "HEADERS_TOO_LARGE");
-  }).pipe(Effect.scoped),
+  }),
 );
 
 describe("responses to pipelined requests are sent in order until one closes the connection", () => {
@@ -150,7 +164,7 @@ describe("responses to pipelined requests are sent in order until one closes the
           if (pieces[0]!.includes("/slow"))
             assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
           assert.notInclude(events, "y", "a request behind the last is not handled");
-        }).pipe(Effect.scoped),
+        }),
     );
 });
 
@@ -166,46 +180,34 @@ describe("a listener that closes", () => {
     it.live(`a listener that closes does not wait for a client that ${what}`, () =>
       Effect.gen(function* () {
         const { port, stop } = yield* startServer;
-        const socket = connect(port, "127.0.0.1")
-          .on("error", () => {})
-          .resume();
-        const closed = new Promise((resolve) => socket.once("close", resolve));
-        socket.write(bytes);
+        const socket = open(port, bytes).resume();
         yield* Effect.sleep("100 millis");
-        const before = performance.now();
-        yield* stop;
-        assert.isBelow(performance.now() - before, 10_000, "the grace is twenty seconds");
-        yield* Effect.promise(() => closed);
-      }).pipe(Effect.scoped),
+        assert.isBelow(yield* millisOf(stop), 10_000, "the grace is twenty seconds");
+        yield* until(() => socket.closed);
+      }),
     );
 
   it.live("a listener that closes still sends the rest of a large response to a slow client", () =>
     Effect.gen(function* () {
       const { port, stop } = yield* startServer;
-      const socket = connect(port, "127.0.0.1").on("error", () => {});
-      socket.write(get("/large"));
-      yield* Effect.promise(() => once(socket, "readable"));
+      const socket = open(port, get("/large"));
+      yield* eventOf(socket, "readable");
       const stopping = yield* Effect.forkChild(stop);
       yield* Effect.sleep("200 millis");
-      const received = Buffer.concat(yield* Effect.promise(() => socket.toArray()));
-      assert.strictEqual(received.length - received.indexOf("\r\n\r\n") - 4, 20_000_000);
+      yield* expectLarge(socket);
       yield* Fiber.join(stopping);
-    }).pipe(Effect.scoped),
+    }),
   );
 
   it.live("a listener that closes waits no longer than its grace for the rest of a body", () =>
     Effect.gen(function* () {
       const { port, stop } = yield* start({ grace: Duration.seconds(1) });
-      const socket = connect(port, "127.0.0.1").on("error", () => {});
-      const closed = new Promise((resolve) => socket.once("close", resolve));
-      socket.resume().write(post("/", "four").slice(0, -1));
+      const socket = open(port, post("/", "four").slice(0, -1)).resume();
       yield* Effect.sleep("100 millis");
-      const before = performance.now();
-      yield* stop;
-      const millis = performance.now() - before;
+      const millis = yield* millisOf(stop);
       assert.isTrue(millis > 900 && millis < 5000, `${millis} ms`);
-      yield* Effect.promise(() => closed);
-    }).pipe(Effect.scoped),
+      yield* until(() => socket.closed);
+    }),
   );
 });
 
@@ -219,23 +221,16 @@ describe("a rejected client", () => {
       () =>
         Effect.gen(function* () {
           const { port, stop } = yield* startServer;
-          const reset = connect(port, "127.0.0.1").on("error", () => {});
-          reset.pause().write(request);
+          const reset = open(port, request).pause();
           yield* Effect.sleep("50 millis");
           // The response is unread, so this resets the connection.
           reset.destroy();
-          const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-          socket.on("error", () => {}).resume();
-          const closed = new Promise((resolve) => socket.once("close", resolve));
-          socket.write(request);
+          const socket = open(port, request, { allowHalfOpen: true }).resume();
           yield* Effect.sleep("50 millis");
           assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-          const before = performance.now();
-          yield* stop;
-          assert.isBelow(performance.now() - before, 10_000);
+          assert.isBelow(yield* millisOf(stop), 10_000);
           socket.destroy();
-          yield* Effect.promise(() => closed);
-        }).pipe(Effect.scoped),
+        }),
     );
 
   it.live(
@@ -245,9 +240,8 @@ describe("a rejected client", () => {
         const { port } = yield* startServer;
         for (const count of [100, 101]) {
           const options = { allowHalfOpen: true, noDelay: true };
-          const socket = connect({ port, host: "127.0.0.1", ...options }).on("error", () => {});
-          socket.resume().write("GET / HTTP/1.1\r\n\r\n");
-          yield* Effect.promise(() => once(socket, "end"));
+          const socket = open(port, "GET / HTTP/1.1\r\n\r\n", options).resume();
+          yield* eventOf(socket, "end");
           socket.write(get("/").repeat(count));
           // The server sends nothing more. Only writing shows whether the connection is still open.
           for (let n = 0; n < 3; n++) {
@@ -257,7 +251,7 @@ describe("a rejected client", () => {
           assert.strictEqual(socket.destroyed, count > 100, `${count} requests`);
           socket.destroy();
         }
-      }).pipe(Effect.scoped),
+      }),
   );
 
   it.live(
@@ -266,22 +260,19 @@ describe("a rejected client", () => {
       Effect.gen(function* () {
         const { events, port } = yield* startServer;
         const ninetyNine = get("/").repeat(99);
-        const socket = connect(port, "127.0.0.1").on("error", () => {});
-        const closed = new Promise((resolve) => socket.once("close", resolve));
+        const socket = open(port).setEncoding("latin1");
         let text = "";
-        socket.setEncoding("latin1").on("data", (data: string) => (text += data));
+        socket.on("data", (data: string) => (text += data));
         for (const count of [100, 200]) {
           socket.write(ninetyNine + get("/"));
-          yield* Effect.promise(() =>
-            vi.waitUntil(() => statusesOf(text).length === count, 20_000),
-          );
+          yield* until(() => statusesOf(text).length === count);
         }
         socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
-        yield* Effect.promise(() => closed);
+        yield* until(() => socket.closed);
         assert.deepStrictEqual([statusesOf(text).length, events], [200, []]);
         assert.match(text, /^keep-alive: timeout=65\r$/im);
         assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-      }).pipe(Effect.scoped),
+      }),
   );
 
   it.live("a client whose tunnel is refused still receives earlier large responses in full", () =>
@@ -290,19 +281,18 @@ describe("a rejected client", () => {
       const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
       assert.deepStrictEqual(statusesOf(text), [200, 200, 400]);
       assert.isAbove(text.length, 40 * 65_536);
-    }).pipe(Effect.scoped),
+    }),
   );
 
   it.live("a client that reads nothing is sent no more than the system can buffer", () =>
     Effect.gen(function* () {
       const { events, port } = yield* startServer;
-      const socket = connect(port, "127.0.0.1").pause();
-      socket.write(get("/pieces"));
-      yield* Effect.promise(() => vi.waitUntil(() => events.length > 0, 10_000));
+      const socket = open(port, get("/pieces")).pause();
+      yield* until(() => events.length > 0);
       yield* Effect.sleep("500 millis");
       socket.destroy();
       assert.isBelow(events.length, 500, "of a thousand pieces");
-    }).pipe(Effect.scoped),
+    }),
   );
 
   it.live("a rejected client receives its response however much more it sends", () =>
@@ -315,7 +305,7 @@ describe("a rejected client", () => {
         much,
       );
       assert.deepStrictEqual(statusesOf(text), [400]);
-    }).pipe(Effect.scoped),
+    }),
   );
 });
 
@@ -335,19 +325,17 @@ describe("a client that closes its sending half after its request", () => {
         const text = yield* halfClose(port, request);
         assert.deepStrictEqual(statusesOf(text), [...statuses]);
         assert.match(text, /e\r\n0\r\n\r\n$/);
-      }).pipe(Effect.scoped),
+      }),
     );
 
   it.live("a client that closes its sending half may take longer than a second to read", () =>
     Effect.gen(function* () {
       const { port } = yield* startServer;
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-      socket.on("error", () => {}).end(get("/large"));
-      yield* Effect.promise(() => once(socket, "readable"));
+      const socket = open(port, "", { allowHalfOpen: true }).end(get("/large"));
+      yield* eventOf(socket, "readable");
       yield* Effect.sleep("1500 millis");
-      const received = Buffer.concat(yield* Effect.promise(() => socket.toArray()));
-      assert.strictEqual(received.length - received.indexOf("\r\n\r\n") - 4, 20_000_000);
-    }).pipe(Effect.scoped),
+      yield* expectLarge(socket);
+    }),
   );
 
   for (const [what, request, onDisconnect] of [
@@ -358,8 +346,8 @@ describe("a client that closes its sending half after its request", () => {
       Effect.gen(function* () {
         const { events, port } = yield* start({ onDisconnect });
         assert.strictEqual(yield* halfClose(port, request), "");
-        yield* Effect.promise(() => vi.waitUntil(() => events.length === 1, 10_000));
-      }).pipe(Effect.scoped),
+        yield* until(() => events.length === 1);
+      }),
     );
 });
 
@@ -375,95 +363,80 @@ describe("a client that closes its sending half after a GET that takes longer th
       // HTTP/1.0 has no interim responses.
       const old = yield* halfClose(port, "GET /late HTTP/1.0\r\n\r\n");
       assert.deepStrictEqual(statusesOf(old), [200]);
-    }).pipe(Effect.scoped),
+    }),
   );
 
   it.live("a GET ends once its client has closed the whole connection", () =>
     Effect.gen(function* () {
       const { events, port } = yield* startServer;
-      const socket = connect({ port, host: "127.0.0.1" });
-      socket.write(get("/endless"));
+      const socket = open(port, get("/endless"));
       yield* Effect.sleep("100 millis");
       socket.destroy();
-      yield* Effect.promise(() => vi.waitUntil(() => events.length === 1, 10_000));
-    }).pipe(Effect.scoped),
+      yield* until(() => events.length === 1);
+    }),
   );
 });
 
+/** Opens a connection, and returns the server's side of it, too. */
+const accept = Effect.fnUntraced(function* (server: Server, port: number) {
+  const accepted = once(server, "connection");
+  const socket = open(port).setEncoding("latin1");
+  const [[peer]] = yield* Effect.promise(() => Promise.all([accepted, once(socket, "connect")]));
+  return { socket, peer: peer as Socket };
+});
+const timeout = Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+
 it.live(
   "a request that is complete when its timeout fires is answered, and so is a first request that starts late",
-  () => {
-    const listenSpy = vi.spyOn(Server.prototype, "listen");
-    return Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
-      const timeout = Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+  () =>
+    Effect.gen(function* () {
+      const { port, server } = yield* startServer;
       for (const [early, late, statuses] of [
         ["", last, [200]],
         [post("/", "four").slice(0, -1), "r", [201]],
         [last.slice(0, 9), last.slice(9, -2), [400]],
         [post("/", "four").slice(0, -2), "u", [400]],
       ] as const) {
-        const accepted = once(server!, "connection");
-        const socket = connect(port, "127.0.0.1");
+        const { peer, socket } = yield* accept(server, port);
         let text = "";
-        socket.setEncoding("latin1").on("data", (data: string) => (text += data));
-        const [[peer]] = yield* Effect.promise(() =>
-          Promise.all([accepted, once(socket, "connect")]),
-        );
+        socket.on("data", (data: string) => (text += data));
         if (early !== "") {
           socket.write(early);
           yield* Effect.sleep("50 millis");
         }
         // The event loop has not read these bytes yet when Node's timer finds that the request is late.
         socket.write(late);
-        server!.emit("clientError", timeout, peer);
-        yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n"), 10_000));
+        server.emit("clientError", timeout, peer);
+        yield* until(() => text.includes("\r\n\r\n"));
         socket.destroy();
         assert.deepStrictEqual(statusesOf(text), [...statuses], early + late);
       }
-      const accepted = once(server!, "connection");
-      const unused = connect(port, "127.0.0.1").setEncoding("latin1");
-      const text = unused.toArray();
-      const [[peer]] = yield* Effect.promise(() =>
-        Promise.all([accepted, once(unused, "connect")]),
-      );
-      server!.emit("clientError", timeout, peer);
+      const { peer, socket } = yield* accept(server, port);
+      server.emit("clientError", timeout, peer);
       yield* Effect.sleep("50 millis");
-      unused.write(last);
-      assert.deepStrictEqual(statusesOf((yield* Effect.promise(() => text)).join("")), [200]);
-    }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => listenSpy.mockRestore())));
-  },
+      socket.write(last);
+      const text = yield* Effect.promise(() => socket.toArray());
+      assert.deepStrictEqual(statusesOf(text.join("")), [200]);
+    }),
 );
 
 it.live(
   "a connection without a request is closed some time after its timeout fires, even if it sends an empty line",
   () => {
-    const listenSpy = vi.spyOn(Server.prototype, "listen");
     const timerSpy = vi.spyOn(globalThis, "setTimeout");
     return Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
-      const accepted = once(server!, "connection");
-      const socket = connect(port, "127.0.0.1").setEncoding("latin1");
+      const { port, server } = yield* startServer;
+      const { peer, socket } = yield* accept(server, port);
       const text = socket.toArray();
-      const [peer] = yield* Effect.promise(() => accepted);
-      server!.emit(
-        "clientError",
-        Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" }),
-        peer,
-      );
+      server.emit("clientError", timeout, peer);
       yield* Effect.sleep("50 millis");
       socket.write("\r\n");
-      yield* Effect.promise(() => vi.waitUntil(() => peer.bytesRead === 2, 10_000));
+      yield* until(() => peer.bytesRead === 2);
       const [closeUnused] = timerSpy.mock.calls.find(([, millis]) => millis === 55_000)!;
       closeUnused();
       // Node's own timeout, which in this test has yet to fire, would send a response.
       assert.deepStrictEqual(yield* Effect.promise(() => text), []);
-    }).pipe(
-      Effect.scoped,
-      Effect.ensuring(Effect.sync(() => (listenSpy.mockRestore(), timerSpy.mockRestore()))),
-    );
+    }).pipe(Effect.ensuring(Effect.sync(() => timerSpy.mockRestore())));
   },
 );
 
@@ -472,47 +445,37 @@ it.live(
   () =>
     Effect.gen(function* () {
       const { port } = yield* start({ mostConnections: 4 });
-      yield* Effect.promise(async () => {
-        const open = async (text = "") => {
-          const socket = connect(port, "127.0.0.1").setEncoding("latin1");
-          await once(socket, "connect");
-          socket.on("error", () => {}).write(text);
-          return socket;
-        };
-        const inUse = await open(get("/endless"));
-        const idle = await open(get("/"));
-        await once(idle, "data");
-        const silent: Array<ReturnType<typeof connect>> = [];
-        for (let n = 0; n < 20; n++) silent.push(await open());
-        await vi.waitUntil(() => silent.filter(({ closed }) => closed).length === 18, 10_000);
-        idle.write(get("/"));
-        await once(idle, "data");
-        for (const socket of [inUse, idle]) expect(socket.closed).toBe(false);
-        // Without a silent connection, an idle one is replaced.
-        const served = [await open(get("/endless")), await open(get("/endless"))];
-        await sleep(50);
-        served.push(await open(get("/endless")));
-        await vi.waitUntil(() => idle.closed, 10_000);
-        for (const socket of [inUse, ...served]) expect(socket.closed).toBe(false);
-        for (const socket of [inUse, ...silent, ...served]) socket.destroy();
-      });
-    }).pipe(Effect.scoped),
+      const inUse = open(port, get("/endless"));
+      yield* eventOf(inUse, "connect");
+      const idle = open(port, get("/"));
+      yield* eventOf(idle, "data");
+      const silent: Array<Socket> = [];
+      for (let n = 0; n < 20; n++) {
+        silent.push(open(port));
+        yield* eventOf(silent[n]!, "connect");
+      }
+      yield* until(() => silent.filter(({ closed }) => closed).length === 18);
+      idle.write(get("/"));
+      yield* eventOf(idle, "data");
+      assert.deepStrictEqual([inUse.closed, idle.closed], [false, false]);
+      // Without a silent connection, an idle one is replaced.
+      const served = [open(port, get("/endless")), open(port, get("/endless"))];
+      yield* Effect.sleep("50 millis");
+      served.push(open(port, get("/endless")));
+      yield* until(() => idle.closed);
+      assert.isFalse([inUse, ...served].some(({ closed }) => closed));
+      for (const socket of [inUse, ...silent, ...served]) socket.destroy();
+    }),
 );
 
 it.live("an error on the listener itself is logged, and the server keeps running", () => {
   const logs: Array<string> = [];
   const logger = Logger.make(({ message }) => void logs.push(String(message)));
-  const listenSpy = vi.spyOn(Server.prototype, "listen");
   return Effect.gen(function* () {
-    const { port } = yield* startServer;
-    const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
-    for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
+    const { port, server } = yield* startServer;
+    for (let n = 0; n < 2; n++) server.emit("error", new Error("accept EMFILE"));
     assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
     const line = `Listener error on http://127.0.0.1:${port}: accept EMFILE`;
     assert.deepStrictEqual(logs, [line, line]);
-  }).pipe(
-    Effect.scoped,
-    Effect.provide(Logger.layer([logger])),
-    Effect.ensuring(Effect.sync(() => listenSpy.mockRestore())),
-  );
+  }).pipe(Effect.provide(Logger.layer([logger])));
 });
