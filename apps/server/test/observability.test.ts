@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch } from "./contract/launch.ts";
 import { freePort } from "./FreePort.ts";
-import { startCollector, startProvider, type Received } from "./Observed.ts";
+import { startEndpoint, startTestModel, type Received } from "./TestModel.ts";
 
 const answer = "ANSWER-of-the-model";
 const traceId = "0af7651916cd43dd8448eb211c80319c";
@@ -33,7 +33,20 @@ interface Span {
 
 /** Sends all of the test's requests, and returns everything that an operator can see of them. */
 const observe = async () => {
-  const [collector, provider] = [await startCollector(), await startProvider(answer)];
+  const collector = await startEndpoint((_, response) =>
+    response.writeHead(200, { "content-type": "application/json" }).end("{}"),
+  );
+  const usage = { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 };
+  const provider = await startTestModel(
+    ({ end, say }) => {
+      say(answer);
+      end(usage);
+    },
+    ({ body, path }) =>
+      body.includes(path.endsWith("/moderations") ? "unjudged" : "fails")
+        ? [400, { message: /QUESTION[^"]*/.exec(body)?.[0], code: "model_overloaded" }]
+        : undefined,
+  );
   const managementPort = await freePort();
   const model = {
     PARLEY_LLM_BASE_URL: `${provider.url}/v1`,
@@ -127,8 +140,8 @@ const observe = async () => {
   for (let n = 0; n < 3; n++) await send(`${baseUrl}/details`);
   const metrics = await (await fetch(`http://127.0.0.1:${managementPort}/metrics`)).text();
   await server.stop();
-  collector.stop();
-  provider.stop();
+  collector.close();
+  provider.close();
   return {
     chat,
     keyId: key.split("_")[1],
