@@ -157,9 +157,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   ]) {
     expect(await json(`key set ${id} --rate ${rate}`)).toMatchObject({ id, ratePerMinute });
   }
-  for (const rate of ["0/min", "60", "2000000/min", "1/s"]) {
+  for (const rate of ["0/min", "60", "2000000/min", "1/s"])
     expect((await parley(`key set ${id} --rate ${rate}`)).code).toBe(2);
-  }
 
   const rotated = await json(`key rotate prl_${id} --keep-for 2h`);
   expect(rotated).toEqual({
@@ -209,9 +208,6 @@ it("a key for visitors is printed with its signing secret, which no list shows",
     tokensPerDay: null,
     visitorRatePerMinute: null,
   });
-  for (const wrong of ["--budget 0/day", "--budget 5", "--visitor-rate 1/s"]) {
-    expect((await parley(`key set ${id} ${wrong}`)).code).toBe(2);
-  }
 });
 
 it("a key for a widget is printed as a script tag, which does not contain the key", async () => {
@@ -250,27 +246,21 @@ it("a key for a widget is printed as a script tag, which does not contain the ke
   expect(mayDelete.code).toBe(0);
 });
 
-it("flags that would have no effect on a key are rejected", async () => {
+it("flags that would have no effect on a key are rejected, and the error names the needed flag", async () => {
   const before = await json("key list");
   for (const [flags, neededFlag] of [
-    ["--token-url /t", "--widget"],
-    ["--url https://chat.example", "--widget"],
-    ["--visitors --token-url /t", "--widget"],
-    ["--visitor-rate 10/min", "--visitors"],
-    ["--origins https://shop.example", "--visitors"],
+    ["create --chatbot Sales --url https://chat.example", "--widget"],
+    ["create --chatbot Sales --visitors --token-url /t", "--widget"],
+    ["create --chatbot Sales --visitor-rate 10/min", "--visitors"],
+    [`set ${before[0].id} --origins https://shop.example`, "--visitors"],
   ] as const) {
-    const { code, stderr, stdout } = await parley(`key create --chatbot Sales ${flags}`);
+    const { code, stderr, stdout } = await parley(`key ${flags}`);
     expect({ code, stdout }, flags).toEqual({ code: 2, stdout: "" });
     expect(stderr, flags).toContain(neededFlag);
   }
   expect(await json("key list")).toEqual(before);
-  const { id } = await json("key create --chatbot Sales");
-  for (const flags of ["--visitor-rate 10/min", "--origins https://shop.example"])
-    expect(await parley(`key set ${id} ${flags}`)).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining("--visitors"),
-    });
-  expect((await parley(`key set ${id} --visitor-rate none --origins=`)).code).toBe(0);
+  const none = "--visitor-rate none --origins=";
+  expect((await parley(`key set ${before[0].id} ${none}`)).code).toBe(0);
 });
 
 it("a visitor token is signed with a live key from the store and recorded in the audit log", async () => {
@@ -311,19 +301,12 @@ it("a visitor token is signed with a live key from the store and recorded in the
   expect((await parley(`key token ${id} --user-ref u`)).code).toBe(1);
 });
 
-it("a key is generated without being stored", async () => {
-  const before = await json("key list");
-  const { stdout } = await parley("key generate");
-  expect(keyId(stdout.slice(0, -1))).not.toBeNull();
-  expect(await json("key generate")).toEqual({ key: expect.stringMatching(/^prl_/) });
-  expect(await json("key list")).toEqual(before);
-});
-
 it("no command accepts a key as an argument or repeats it in its output", async () => {
   for (const text of ["prl_QSCmEIhoudPA", "prl_QSCmEIhoudPA_…", "prl_backup_secrets.json"]) {
     expect(redactKeys(text)).toBe(text);
   }
-  const key = (await parley("key generate")).stdout.trim();
+  const { key } = await json("key generate");
+  expect(keyId(key)).not.toBeNull();
   for (const args of [
     ["key", "revoke", key],
     ["key", "rotate", key.slice(0, -1)],
@@ -348,7 +331,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
       store.createChat(ChatbotId.make(2), chat, null),
     ),
   ).pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
-  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 11 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 10 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

@@ -89,25 +89,18 @@ it("parley provision can let a key sign visitor tokens, and never prints its sig
   expect(stdout).not.toContain(secret);
 });
 
-it("parley provision rejects an anonymous key without the limits that it needs", async () => {
+it("parley provision checks a key together with the fields that it keeps", async () => {
   const limits = { visitors: true, visitorRatePerMinute: 10, tokensPerDay: 1000 };
-  const keyOf = (more: object) => ({ key, scopes: ["ask"], ...more });
-  const of = (more: object) => declare({ ...bot, keys: [keyOf({ anonymous: true, ...more })] });
-  for (const missingField of Object.keys(limits)) {
-    const value = missingField === "visitors" ? false : null;
-    const file = await of({ ...limits, [missingField]: value });
-    expect(await parley("provision", file)).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining(`key prl_${key.slice(4, 16)}_…: A key whose widget anyone`),
-    });
-  }
-  expect((await parley("provision", await of(limits))).code).toBe(0);
+  const code = async (more: object) => {
+    const file = await declare({ ...bot, keys: [{ key, scopes: ["ask"], ...more }] });
+    return (await parley("provision", file)).code;
+  };
+  expect(await code({ anonymous: true, ...limits, tokensPerDay: null })).toBe(1);
+  expect(await code({ anonymous: true, ...limits })).toBe(0);
   // Limits that the file does not give remain as they are.
-  expect((await parley("provision", await of({}), "--dry-run")).code).toBe(0);
-  expect((await parley("provision", await of({ tokensPerDay: null }))).code).toBe(1);
-  const unlimited = await declare({ ...bot, keys: [keyOf({ tokensPerDay: null })] });
-  expect((await parley("provision", unlimited)).code).toBe(1);
-  expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
+  expect(await code({ anonymous: true })).toBe(0);
+  expect(await code({ tokensPerDay: null })).toBe(1);
+  expect(await code({ anonymous: false, visitors: false })).toBe(0);
 });
 
 it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects other encodings", async () => {
@@ -119,15 +112,9 @@ it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects ot
   };
   const windows = Buffer.from(`\ufeff${text.replaceAll("\n", "\r\n")}`);
   expect((await provision(windows)).stdout).toBe('create chatbot "M\u00fcller" in workspace "W"\n');
-  for (const encoding of ["latin1", "utf16le"] as const) {
-    for (const mark of ["", "\ufeff"]) {
-      const { code, stderr, stdout } = await provision(Buffer.from(mark + text, encoding));
-      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toMatch(
-        mark !== "" && encoding === "latin1" ? /UTF-8/ : /encoded\.json: the file is not UTF-8/,
-      );
-    }
-  }
+  const { code, stderr, stdout } = await provision(Buffer.from(text, "latin1"));
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  expect(stderr).toContain("encoded.json: the file is not UTF-8");
 });
 
 it("parley provision reads ${NAME} from the file that NAME_FILE names", async () => {

@@ -54,11 +54,6 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
     }
   });
 
-  it("a 404 returns the request's path, including the base path", async () => {
-    expectNoEndpoint(await api(server(), "/nope?x=1"), "GET", "/v1/bot/nope");
-    expectNoEndpoint(await askApi(server(), { method: "GET" }, "/x"), "GET", "/question/x");
-  });
-
   it("/openapi.json on each listener describes that listener's endpoints, at their addresses", async () => {
     const request = { method: "GET", path: "/openapi.json", headers: {} };
     const general = await exchange(server().origin, request);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
+import { api, type Server } from "../client.ts";
 
 /** The section "Get chatbot details" in docs/interface.md, and the request ids in "Requests and responses". */
 export const details = (server: Server): void => {
@@ -36,15 +36,6 @@ export const details = (server: Server): void => {
         { "content-type": "text/plain" },
       ])
         expect((await api(server(), "/details", { headers })).status).toBe(200);
-    });
-
-    it("another method than GET is not an endpoint", async () => {
-      for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-        expectNoEndpoint(
-          await api(server(), "/details", { method }),
-          method,
-          `${basePath(server())}/details`,
-        );
     });
   });
 };
