@@ -2,12 +2,16 @@
  * The services `Asking` and `Chats`, with the limits, answerer and moderator that the settings select.
  */
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
-import { Answerer, Moderator } from "@parley/core/ports";
-import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
-import { Duration, Effect, Layer } from "effect";
+import { Answerer, AnswerUnavailable, Moderator } from "@parley/core/ports";
+import {
+  layerLanguageModel,
+  layerModerationEndpoint,
+  layerOffline,
+  openAiCompatible,
+} from "@parley/llm";
+import { Context, Duration, Effect, Layer } from "effect";
 import { type ModelSettings, Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
-import { layerModerator } from "./ModeratorLayer.ts";
 
 /** Answers with the configured language models or, if there are none, with quotations from the documents. */
 export const layerAnswerer = Layer.unwrap(
@@ -25,6 +29,36 @@ export const layerAnswerer = Layer.unwrap(
       contextTokens,
       modelNamed: (model) => Effect.orDie(connect(first, model)),
       knowledge,
+    });
+  }),
+);
+
+/** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
+const layerMissing = Layer.succeed(Moderator, {
+  check: () =>
+    new AnswerUnavailable({
+      reason: "the chatbot uses endpoint moderation, but no moderation endpoint is set",
+    }),
+});
+
+/** Each chatbot's moderator: none or an endpoint, as set for the chatbot or else for the server. */
+export const layerModerator = Layer.effect(
+  Moderator,
+  Effect.gen(function* () {
+    const { endpoint, failOpen, fallback } = (yield* Settings).moderation;
+    const build = <E>(layer: Layer.Layer<Moderator, E>) =>
+      Effect.map(Layer.build(layer), (context) => Context.get(context, Moderator));
+    const moderators = {
+      off: yield* build(Moderator.layerOff),
+      endpoint: yield* build(
+        endpoint === null
+          ? layerMissing
+          : layerModerationEndpoint({ ...endpoint.options, failOpen }),
+      ),
+    };
+    return Moderator.of({
+      check: (chatbot, question) =>
+        moderators[chatbot.settings.moderation ?? fallback].check(chatbot, question),
     });
   }),
 );

@@ -7,9 +7,8 @@ import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { layerAnswerer } from "../../src/layers/AskingLayer.ts";
+import { layerAnswerer, layerModerator } from "../../src/layers/AskingLayer.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
-import { layerModerator } from "../../src/layers/ModeratorLayer.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
 
 const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({

@@ -400,21 +400,18 @@ const token = makeCommand("token", {
           : [],
       ),
     );
-    const [signer, ...others] = signers.filter(
-      (key) => key.id === Option.getOrElse(id, () => key.id),
-    );
+    const named = Option.getOrNull(id);
+    const [signer, ...others] = signers.filter((key) => named === null || key.id === named);
     if (signer === undefined || others.length > 0) {
-      const unusable = Option.map(
-        id,
-        (text) => `The key prl_${text}_… is not live, or cannot sign visitor tokens.`,
-      );
+      const unusable =
+        named === null
+          ? "No live key can sign visitor tokens."
+          : `The key prl_${named}_… is not live, or cannot sign visitor tokens.`;
+      const several =
+        'More than one key can sign visitor tokens: name one, as in "parley key token <id>".';
       return yield* new CommandFailed({
-        message: Option.getOrElse(unusable, () =>
-          signer === undefined
-            ? "No live key can sign visitor tokens."
-            : 'More than one key can sign visitor tokens: name one, as in "parley key token <id>".',
-        ),
-        hint: `${signer === undefined ? '"parley key create --visitors" creates one, and ' : ""}"parley key list" lists all keys.`,
+        message: signer === undefined ? unusable : several,
+        hint: '"parley key list" lists all keys, and "parley key create --visitors" creates one.',
       });
     }
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
