@@ -1,19 +1,16 @@
 /**
  * What a server does when its terminal closes, or when the script or package manager that started it ends.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, expect, it, vi } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
+import { temporaryFolder } from "./TemporaryFolder.ts";
 import { start } from "./cli/run.ts";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const serve = `'${process.execPath}' apps/server/src/main.ts serve`;
 const startScript = "npx --yes pnpm@12 start";
 
-const directory = mkdtempSync(join(tmpdir(), "parley-signals-"));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 /** The servers' process groups, to kill the servers that a failed test leaves running. */
 const groups: Array<number> = [];

@@ -3,23 +3,18 @@
  */
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Duration, Effect } from "effect";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it } from "vitest";
+import { temporaryFolder } from "./TemporaryFolder.ts";
 import { here, oneLineAndHint } from "./cli/here.ts";
 import { main, start } from "./cli/run.ts";
 import { freePort } from "./FreePort.ts";
 import { readSettings } from "../src/Settings.ts";
 
-let directory: string;
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-start-"));
-  await chmod(directory, 0o711);
-});
-afterAll(() => rm(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
 /** The file to which a first start without a terminal writes the key. */

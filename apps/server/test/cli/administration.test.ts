@@ -3,26 +3,18 @@ import { ChatbotId, ChatStore } from "@parley/core/ports";
 import { layerSqlite } from "@parley/store-sqlite";
 import { Effect } from "effect";
 import { createHmac } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { redactKeys } from "../../src/cli/CommandErrors.ts";
-import { here, oneLineAndHint } from "./here.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { here, oneLineAndHint, shell } from "./here.ts";
 
 beforeAll(async () => expect((await parley("migrate")).code).toBe(0));
 
-const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
-afterAll(() => rmSync(dataDir, { recursive: true }));
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
-const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
-
-/** The JSON that a command prints. */
-const json = async (line: string) => {
-  const { code, stderr, stdout } = await parley(`${line} --json`);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining("parley:") });
-  return JSON.parse(stdout);
-};
+const dataDir = temporaryFolder();
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir };
+const { json, parley } = shell(settings);
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
@@ -316,7 +308,7 @@ it("no command accepts a key as an argument or repeats it in its output", async 
     ["key", "revoke", key.slice(4)],
     ["key", "revoke", key.slice(0, 10)],
   ]) {
-    const { code, stderr, stdout } = await here(args, settings());
+    const { code, stderr, stdout } = await here(args, settings);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(oneLineAndHint);
     expect(stderr).not.toContain(key.slice(17, 30));

@@ -4,15 +4,15 @@
  */
 import { keyId } from "@parley/core";
 import { existsSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../FreePort.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here } from "./here.ts";
 import { start, startServer, type CommandResult } from "./run.ts";
 
-let directory: string;
+const directory = temporaryFolder();
 let settings: Readonly<Record<string, string>>;
 let server: Awaited<ReturnType<typeof startServer>>;
 let management: string;
@@ -21,7 +21,6 @@ let output = "";
 const keys: Array<string> = [];
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
   const port = String(await freePort());
   management = `http://127.0.0.1:${port}`;
   settings = {
@@ -36,7 +35,6 @@ beforeAll(async () => {
 afterAll(async () => {
   server?.child.kill("SIGINT");
   await server?.ended;
-  await rm(directory, { recursive: true, force: true });
 });
 
 /** Runs a command, whose standard output may contain a new key once. */

@@ -1,30 +1,24 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { here } from "./here.ts";
+import { beforeAll, describe, expect, it } from "vitest";
 import { startTestModel, type ModelRequest } from "../TestModel.ts";
-import { withoutSettings } from "../withoutSettings.ts";
-import { main, run } from "./run.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { here, shell } from "./here.ts";
+import { main, run, start } from "./run.ts";
 
-const dataDir = mkdtempSync(join(tmpdir(), "parley-chat-"));
-afterAll(() => rmSync(dataDir, { recursive: true }));
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: temporaryFolder() };
+const { json, parley } = shell(settings);
 
 beforeAll(async () => {
-  expect((await here(["migrate"], settings())).code).toBe(0);
-  const create = ["chatbot", "create", "--workspace", "Acme", "--name", "Helpdesk"];
-  expect((await here(create, settings())).code).toBe(0);
+  expect((await parley("migrate")).code).toBe(0);
+  expect((await parley("chatbot create --workspace Acme --name Helpdesk")).code).toBe(0);
 });
 
 const question = "How do I change the port?\n";
 
 /** The questions in all chats, each with the id of its chat. */
 const storedQuestions = async () => {
-  const { stdout } = await here(["chats", "export"], settings());
+  const { stdout } = await parley("chats export");
   return stdout
     .trimEnd()
     .split("\n")
@@ -42,36 +36,34 @@ const talk = async (
   reader = "",
 ) => {
   const model = await startTestModel(answer);
-  const child = spawn(
-    "script",
-    ["-qec", `${process.execPath} ${main} chat ${reader}`, "/dev/null"],
-    {
-      env: { ...withoutSettings(), ...settings(), ...model.settings },
-      stdio: ["pipe", "pipe", "inherit"],
-    },
+  const { child } = start(
+    [],
+    { ...settings, ...model.settings },
+    ["script", "-qec", `${process.execPath} ${main} chat ${reader}`, "/dev/null"],
+    { stdio: ["pipe", "pipe", "inherit"] },
   );
   const exit = once(child, "exit");
   let output = "";
   let all = "";
-  for await (const data of child.stdout) {
+  for await (const data of child.stdout!) {
     output += data;
     all += data;
     if (steps.length === 0 || !output.includes(steps[0]![0])) continue;
-    child.stdin.write(steps.shift()![1]);
+    child.stdin!.write(steps.shift()![1]);
     output = "";
   }
-  child.stdin.end();
+  child.stdin!.end();
   model.close();
   return { all, exit: await exit };
 };
 
 describe("parley chat", () => {
   it("parley chat answers each valid question that is piped to it, and prints the id of the chat", async () => {
-    const { code, stderr, stdout } = await run(["chat"], settings(), question);
+    const { code, stderr, stdout } = await run(["chat"], settings, question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Started chat 1.\n" });
     expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
     const lines = `${question}\n${"x".repeat(201)}\na\0b\nAnd the host?`;
-    const more = await here(["chat", "--chat", "1"], settings(), lines);
+    const more = await parley("chat --chat 1", lines);
     expect(more).toMatchObject({ code: 1, stderr: expect.stringMatching(/: 2 asks failed\.$/m) });
     expect(more.stderr.match(/^parley: Not asked: .*\nhint: .*\n/gm)).toHaveLength(2);
     expect(await storedQuestions()).toEqual([
@@ -79,18 +71,14 @@ describe("parley chat", () => {
       [1, "How do I change the port?"],
       [1, "And the host?"],
     ]);
-    const longer = { ...settings(), PARLEY_QUESTION_LENGTH: "300" };
-    const long = await here(
-      ["chat", "--chat", "1"],
-      longer,
-      `${"Which port is it? ".repeat(15)}\n`,
-    );
+    const longer = shell({ ...settings, PARLEY_QUESTION_LENGTH: "300" });
+    const long = await longer.parley("chat --chat 1", `${"Which port is it? ".repeat(15)}\n`);
     expect(long.code).toBe(0);
   });
 
   it("parley chat exits with 1 if an ask fails, stores no entry for it, and logs nothing without --log-level", async () => {
     const dead = {
-      ...settings(),
+      ...settings,
       PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
       PARLEY_LLM_MODEL: "small",
       PARLEY_LLM_API_KEY: "sk-very-secret",
@@ -130,8 +118,7 @@ describe("parley chat", () => {
     expect(all).toMatch(/^You talk to Helpdesk \(Acme\)\. /);
     const questions = await storedQuestions();
     expect(questions).toEqual([...before, [expect.any(Number), "A short story?"]]);
-    const audit = await here(["audit", "--json"], settings());
-    const reads = JSON.parse(audit.stdout).filter(
+    const reads = (await json("audit")).filter(
       ({ action }: { readonly action: string }) => action === "read",
     );
     expect(reads.map(({ detail }: { readonly detail: string }) => detail)).toEqual([

@@ -18,23 +18,18 @@ import {
 } from "@parley/core/ports";
 import { layerSqlite } from "@parley/store-sqlite";
 import { Effect } from "effect";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import type { SpawnOptions } from "node:child_process";
 import { open } from "node:fs/promises";
-import { tmpdir, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
-import { text as readAll } from "node:stream/consumers";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { withoutSettings } from "../withoutSettings.ts";
-import { here } from "./here.ts";
-import { main, run } from "./run.ts";
+import { beforeAll, describe, expect, inject, it } from "vitest";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { here, shell } from "./here.ts";
+import { run, start } from "./run.ts";
 
-const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
-afterAll(() => rmSync(dataDir, { recursive: true }));
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
-const parley = (line: string, input: string | Uint8Array = "") =>
-  here(line.split(" "), settings(), input);
+const dataDir = temporaryFolder();
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir };
+const { json, parley } = shell(settings);
 
 const withStores = <A, E>(
   effect: Effect.Effect<A, E, ChatStore | TurnStore | ChatbotRegistry>,
@@ -51,8 +46,7 @@ const totalOf = (id: ChatbotId) =>
 
 /** The newest entries of the audit log, oldest first. */
 const auditLines = async (limit: number) => {
-  const { stdout } = await parley(`audit --json --limit ${limit}`);
-  const lines: ReadonlyArray<Record<string, unknown>> = JSON.parse(stdout);
+  const lines: ReadonlyArray<Record<string, unknown>> = await json(`audit --limit ${limit}`);
   return lines
     .map(({ action, actor, chatbotName, detail }) => `${actor} ${action} ${chatbotName} ${detail}`)
     .toReversed();
@@ -115,7 +109,7 @@ describe("parley chats", () => {
     expect(text.trimEnd().split("\n")).toHaveLength(38);
     expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
+    const imported = await run(["chats", "import", "--chatbot", "Empty"], settings, text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
     expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
     expect(await parley("chats import --chatbot Empty", text)).toEqual({
@@ -136,8 +130,7 @@ describe("parley chats", () => {
   });
 
   it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
-    const seen = async (line: string) =>
-      JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
+    const seen = (line: string) => json(`chats ${line} --chatbot Full`);
     const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
     expect(odd).toMatchObject({
       total: 6,
@@ -245,7 +238,7 @@ describe("parley chats", () => {
     const erased = await parley(`chats erase --workspace People ${ann}`);
     expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
     const about = async (userRef: string) =>
-      JSON.parse((await parley(`audit --json --user-ref ${userRef}`)).stdout).map(
+      (await json(`audit --user-ref ${userRef}`)).map(
         (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
       );
     expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
@@ -258,12 +251,11 @@ describe("parley chats", () => {
   });
 
   it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
-    const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
-    const { id } = JSON.parse(stdout).chats[0];
+    const { id } = (await json("chats list --chatbot Full --limit 1")).chats[0];
     const lines = await auditLines(100);
     await parley("chats show --chatbot Full 17");
     expect(await auditLines(100)).toEqual(lines);
-    const ann = { ...settings(), PARLEY_ACTOR: "ann" };
+    const ann = { ...settings, PARLEY_ACTOR: "ann" };
     await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
     await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
     expect(await auditLines(2)).toEqual([
@@ -277,8 +269,7 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   const { stdout } = await parley("usage --chatbot Full");
   expect(stdout).toMatch(/^PROVIDER {2}MODEL {2}ANSWERS .* PROMPT TOKENS .*\np {9}m {6}12 .* 36 /);
   const sums = { answers: 12, attempts: 12, promptTokens: 36, completionTokens: 48 };
-  const json = await parley("usage --chatbot Full --json");
-  expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
+  expect(await json("usage --chatbot Full")).toEqual([{ provider: "p", model: "m", ...sums }]);
   for (const [by, rows] of [
     ["day", [{ day: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) }]],
     ["key", [{ key: keyId }, { key: null }]],
@@ -290,7 +281,7 @@ it("parley usage sums the tokens of answers, also of those that have been erased
       ],
     ],
   ] as const) {
-    const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
+    const grouped = await json(`usage --chatbot Full --by ${by}`);
     expect(grouped).toMatchObject(rows);
     const answers = grouped.map((sum: typeof sums) => sum.answers);
     expect(answers.reduce((all: number, count: number) => all + count)).toBe(12);
@@ -298,15 +289,9 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
     new RegExp(`^KEY +KEY NAME +PROVIDER .*\\n${keyId} +web +p .*\\n- +- +p .*\\n$`),
   );
-  for (const [since, count] of [
-    ["30d", 1],
-    ["0s", 0],
-  ] as const) {
-    const { stdout } = await parley(`usage --chatbot Full --json --from ${since}`);
-    expect(JSON.parse(stdout)).toHaveLength(count);
-  }
-  const until = await parley("usage --chatbot Full --json --until 30d");
-  expect(JSON.parse(until.stdout)).toEqual([]);
+  expect(await json("usage --chatbot Full --from 30d")).toHaveLength(1);
+  for (const none of ["--from 0s", "--until 30d"])
+    expect(await json(`usage --chatbot Full ${none}`)).toEqual([]);
   expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
@@ -318,8 +303,7 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
     )[1]!;
   const [answered, broken] = [await createKey("answered"), await createKey("broken")];
   await createKey("unused");
-  const { stdout: list } = await parley("chatbot list --json");
-  const { id } = JSON.parse(list).at(-1);
+  const { id } = (await json("chatbot list")).at(-1);
   await withStores(
     Effect.gen(function* () {
       const turns = yield* TurnStore;
@@ -333,8 +317,7 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
       yield* turns.release(yield* take, { apiKeyId: broken, tokens: 3 });
     }),
   );
-  const usage = async (more: string) =>
-    JSON.parse((await parley(`usage --chatbot Budgeted --by key --json ${more}`)).stdout);
+  const usage = (more: string) => json(`usage --chatbot Budgeted --by key ${more}`);
   const counts = { answers: 0, attempts: 0, promptTokens: 0, completionTokens: 0 };
   const row = { provider: null, model: null, ...counts, tokensPerDay: 500 };
   const unanswered = { key: broken, keyName: "broken", ...row, spentToday: 3 };
@@ -349,23 +332,18 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
 it("parley chatbot size lists what each chatbot keeps, the biggest first", async () => {
   const { stdout } = await parley("chatbot size");
   expect(stdout).toMatch(/^ID +WORKSPACE +NAME +CHATS +ENTRIES +BYTES\n\d+ +\S+ +Full +/);
-  const sizes = JSON.parse((await parley("chatbot size --json")).stdout);
-  const { bytes, chats, entries } = sizes[0];
-  const { total } = JSON.parse((await parley("chats list --chatbot Full --json")).stdout);
-  expect([chats, entries > 0]).toEqual([total, true]);
-  expect(sizes.map((size: { bytes: number }) => size.bytes)).toEqual(
-    sizes.map((size: { bytes: number }) => size.bytes).toSorted((a: number, b: number) => b - a),
-  );
-  expect(bytes).toBeGreaterThan(150 * (chats + entries));
+  const sizes: ReadonlyArray<Record<string, number>> = await json("chatbot size");
+  const { bytes, chats, entries } = sizes[0]!;
+  const { total } = await json("chats list --chatbot Full");
+  expect([chats, entries! > 0]).toEqual([total, true]);
+  expect(sizes).toEqual(sizes.toSorted((a, b) => b["bytes"]! - a["bytes"]!));
+  expect(bytes).toBeGreaterThan(150 * (chats! + entries!));
 });
 
 it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {
-  const { stdout: before } = await parley("chats list --chatbot Full --limit 1 --json");
-  const { id: chat } = JSON.parse(before).chats[0];
+  const { id: chat } = (await json("chats list --chatbot Full --limit 1")).chats[0];
   const post = `chats post ${chat} --chatbot Full`;
-  const posted = await parley(`${post} Sorry! --author Ann --metadata {"page":3} --json`);
-  expect(posted).toMatchObject({ code: 0, stderr: "" });
-  const { id } = JSON.parse(posted.stdout);
+  const { id } = await json(`${post} Sorry! --author Ann --metadata {"page":3}`);
   const piped = await parley(post, "It is in stock.\nYours\n");
   expect(piped).toEqual({
     code: 0,
@@ -376,8 +354,8 @@ it("parley chats post adds an entry with its metadata, which the audit log recor
     `${user} post Full chat ${chat}, entry ${id}`,
     `${user} post Full chat ${chat}, entry ${id + 1}`,
   ]);
-  const { stdout } = await parley(`chats show ${chat} --limit 2 --chatbot Full --text --json`);
-  expect(JSON.parse(stdout).entries).toMatchObject([
+  const { entries } = await json(`chats show ${chat} --limit 2 --chatbot Full --text`);
+  expect(entries).toMatchObject([
     { id: id + 1, question: "", answer: "It is in stock.\nYours", metadata: null },
     { id, question: "", answer: "Sorry!", metadata: { page: 3, author: "Ann" } },
   ]);
@@ -391,8 +369,8 @@ it("parley chats post adds an entry with its metadata, which the audit log recor
 });
 
 it("parley feedback counts ratings, and lists bad and unanswered entries with an audit entry", async () => {
-  const { stdout: list } = await parley("chats list --chatbot Full --limit 3 --json");
-  const [one, two, three] = JSON.parse(list).chats.map((chat: { id: number }) => chat.id);
+  const { chats } = await json("chats list --chatbot Full --limit 3");
+  const [one, two, three] = chats.map((chat: { id: number }) => chat.id);
   const answer = (chatId: ChatId, more: Partial<NewEntry>) =>
     TurnStore.use((turns) =>
       Effect.flatMap(turns.take(full, chatId, null), (result) =>
@@ -414,8 +392,7 @@ it("parley feedback counts ratings, and lists bad and unanswered entries with an
     }),
   );
   const day = new Date().toISOString().slice(0, 10);
-  const feedback = async (line: string) =>
-    JSON.parse((await parley(`feedback --chatbot Full --json ${line}`)).stdout);
+  const feedback = (line: string) => json(`feedback --chatbot Full ${line}`);
   const before = await auditLines(100);
   const [good, bad] = [
     { good: 1, bad: 0 },
@@ -447,14 +424,12 @@ it("parley feedback counts ratings, and lists bad and unanswered entries with an
 it("a command that cannot write its output fails, but still prints the id of a new key", async () => {
   const device = await open("/dev/full", "w");
   const loseOutput = async (...args: ReadonlyArray<string>) => {
-    const lost = spawn(process.execPath, [main, ...args, "--chatbot", "Full"], {
-      env: { ...withoutSettings(), ...settings() },
-      stdio: ["ignore", device.fd, "pipe"],
-    });
-    const ended = once(lost, "exit");
-    const stderr = await readAll(lost.stderr!);
+    const stdio = ["ignore", device.fd, "pipe"] satisfies SpawnOptions["stdio"];
+    const line = [...args, "--chatbot", "Full"];
+    const { ended, output } = start(line, settings, undefined, { stdio });
+    expect(await ended).toBe(1);
+    const { stderr } = output;
     expect(stderr).toContain("ENOSPC: no space left on device, write");
-    expect(await ended).toEqual([1, null]);
     return stderr;
   };
   await loseOutput("usage");

@@ -7,13 +7,13 @@ import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Server } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { launch, type TestServer } from "../contract/launch.ts";
 import { startTestModel, type TestModel } from "../TestModel.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here, oneLineAndHint, type Finding } from "./here.ts";
 
 const query = (...statements: ReadonlyArray<string>) =>
@@ -24,7 +24,7 @@ const query = (...statements: ReadonlyArray<string>) =>
   );
 const schema = `doctor_${process.pid}`;
 
-let directory: string;
+const directory = temporaryFolder();
 /** A program that is not Parley, and the endpoint of models and moderation. */
 let other: Server;
 let endpoint: TestModel;
@@ -52,7 +52,6 @@ const models = () => ({
 });
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-doctor-test-"));
   other = createServer((socket) => socket.end("220 mail.example\r\n")).listen(0, "127.0.0.1");
   await once(other, "listening");
   endpoint = await startTestModel(
@@ -88,7 +87,6 @@ afterAll(async () => {
   await testServer?.stop();
   other.close();
   endpoint.close();
-  await rm(directory, { recursive: true, force: true });
   await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
 });
 

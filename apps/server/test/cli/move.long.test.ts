@@ -2,17 +2,16 @@
  * Moves everything from a SQLite file to PostgreSQL with the commands that docs/operations.md documents.
  */
 import { spawnSync } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, expect, inject, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import { visitorToken } from "../visitorToken.ts";
 import { withoutSettings } from "../withoutSettings.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here } from "./here.ts";
 import { main, startServer } from "./run.ts";
 
-const directory = await mkdtemp(join(tmpdir(), "parley-move-"));
-afterAll(() => rm(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 const oldSettings = { PARLEY_DATA_DIR: join(directory, ".parley") };
 const schema = { PARLEY_SCHEMA: `move_${process.pid}` };

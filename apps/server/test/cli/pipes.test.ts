@@ -2,19 +2,14 @@
  * Commands and servers whose standard output has no reader any more, or that get a signal meant for another program.
  */
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { freePort } from "../FreePort.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { main, start } from "./run.ts";
-
-const folder = mkdtempSync(join(tmpdir(), "parley-pipes-"));
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const settings = {
   PARLEY_STORE: "memory",
-  PARLEY_DATA_DIR: folder,
+  PARLEY_DATA_DIR: temporaryFolder(),
   PARLEY_PORT: "0",
   PARLEY_MANAGEMENT_PORT: "0",
   PARLEY_DRAIN_DELAY: "0 seconds",

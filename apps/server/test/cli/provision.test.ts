@@ -1,22 +1,20 @@
 import { createHash, createHmac } from "node:crypto";
-import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here } from "./here.ts";
 
-let directory: string;
+const directory = temporaryFolder();
 let key: string;
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-provision-"));
   key = (await here(["key", "generate"], {})).stdout.trim();
-  expect((await here(["migrate"], settings())).code).toBe(0);
+  expect((await parley("migrate")).code).toBe(0);
 });
-afterAll(() => rm(directory, { recursive: true, force: true }));
 
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, "data") });
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, "data") };
 const parley = (...args: ReadonlyArray<string>) =>
-  here(args, { ...settings(), PARLEY_TEST_KEY: key });
+  here(args, { ...settings, PARLEY_TEST_KEY: key });
 
 const declare = async (...chatbots: ReadonlyArray<object>) => {
   const file = join(directory, "chatbots.json");
