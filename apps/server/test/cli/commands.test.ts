@@ -22,7 +22,7 @@ import type { SpawnOptions } from "node:child_process";
 import { open } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { join } from "node:path";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { beforeAll, expect, inject, it } from "vitest";
 import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here, shell } from "./here.ts";
 import { run, start } from "./run.ts";
@@ -101,168 +101,164 @@ beforeAll(async () => {
   );
 });
 
-describe("parley chats", () => {
-  it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
-    const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
-    const stderr = "Exported 36 records (chats and entries).\n";
-    expect(exported).toEqual({ code: 0, stderr });
-    expect(text.trimEnd().split("\n")).toHaveLength(38);
-    expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
-    expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const imported = await run(["chats", "import", "--chatbot", "Empty"], settings, text);
-    expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
-    expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
-    expect(await parley("chats import --chatbot Empty", text)).toEqual({
-      code: 1,
-      stdout: "",
-      stderr:
-        "parley: Nothing was imported: the chatbot already has chats.\n" +
-        'hint: import the output of "npx --yes pnpm@12 --silent parley chats export" into a chatbot without chats.\n',
-    });
-    await parley("chats erase --chatbot Empty --idle-since 0s");
-    expect(await totalOf(empty)).toBe(0);
-    expect(await auditLines(4)).toEqual([
-      `${user} export Full `,
-      `${user} import Empty 12 chats`,
-      `${user} export Empty `,
-      expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
-    ]);
+it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
+  const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
+  const stderr = "Exported 36 records (chats and entries).\n";
+  expect(exported).toEqual({ code: 0, stderr });
+  expect(text.trimEnd().split("\n")).toHaveLength(38);
+  expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
+  expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
+  const imported = await run(["chats", "import", "--chatbot", "Empty"], settings, text);
+  expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
+  expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
+  expect(await parley("chats import --chatbot Empty", text)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      "parley: Nothing was imported: the chatbot already has chats.\n" +
+      'hint: import the output of "npx --yes pnpm@12 --silent parley chats export" into a chatbot without chats.\n',
   });
+  await parley("chats erase --chatbot Empty --idle-since 0s");
+  expect(await totalOf(empty)).toBe(0);
+  expect(await auditLines(4)).toEqual([
+    `${user} export Full `,
+    `${user} import Empty 12 chats`,
+    `${user} export Empty `,
+    expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
+  ]);
+});
 
-  it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
-    const seen = (line: string) => json(`chats ${line} --chatbot Full`);
-    const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
-    expect(odd).toMatchObject({
-      total: 6,
-      chats: [
-        { id: 4, userRef: "odd", name: "Chat 3 😀" },
-        { id: 2, userRef: "odd", name: "Chat 1 😀" },
-      ],
-    });
-    const { createTime } = odd.chats[1];
-    expect(await seen("list --search T\u00a01")).toEqual({
-      total: 3,
-      chats: [
-        { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
-        { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
-        { id: 2, userRef: "odd", createTime, nameLength: 8 },
-      ],
-    });
-    const entry = {
-      id: 4,
-      createTime: expect.any(String),
-      flagged: false,
-      moderation: "none",
-      rating: null,
-    };
-    const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
-    const texts = { question: "q", answer: 'a\n"b"', comment: null };
-    const total = { total: 2 };
-    expect(await seen("show 2 --limit 1")).toEqual({
-      ...total,
-      entries: [{ ...entry, ...lengths, metadataLength: null }],
-    });
-    expect(await seen("show 2 --limit 1 --text")).toEqual({
-      ...total,
-      entries: [{ ...entry, ...texts, metadata: null }],
-    });
-    const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
-    expect(table).toMatch(
-      /^ID {2}CREATE TIME +USER REF {2}NAME LENGTH\n12 {2}\S+Z {2}odd {7}9\n1 of 12 chats\n$/,
-    );
-    expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
-    expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
-      "Hello\ncomment     -\nmetadata    -\n\n2 of 2",
-    );
+it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
+  const seen = (line: string) => json(`chats ${line} --chatbot Full`);
+  const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
+  expect(odd).toMatchObject({
+    total: 6,
+    chats: [
+      { id: 4, userRef: "odd", name: "Chat 3 😀" },
+      { id: 2, userRef: "odd", name: "Chat 1 😀" },
+    ],
   });
-
-  it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
-    const chat = (id: number, _createTime: string) =>
-      `{"chat":{"id":${id},"name":null,"userRef":null,"_createTime":"${_createTime}"}}\n`;
-    const older = chat(1, "2025-12-31T23:59:59.999Z") + chat(2, "2026-01-01T00:00:00.000Z");
-    await parley("chats import --chatbot Empty", `${older}{"end":{"chats":2,"entries":0}}\n`);
-    const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
-    const { id } = all.items[0]!;
-    for (const [which, erased] of [
-      [`Full --id ${id}`, "1 chat"],
-      [`Full --id ${id}`, "0 chats"],
-      ["Full --user-ref even", "6 chats"],
-      ["Empty --idle-since 2026-01-01", "1 chat"],
-    ] as const) {
-      expect(await parley(`chats erase --chatbot ${which}`)).toEqual({
-        code: 0,
-        stdout: `Erased ${erased}.\n`,
-        stderr: "",
-      });
-    }
-    expect(await totalOf(full)).toBe(5);
-    expect(await totalOf(empty)).toBe(1);
-    expect(await auditLines(4)).toEqual([
-      `${user} import Empty 2 chats`,
-      `${user} erase Full chat ${id}`,
-      expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
-      `${user} erase Empty 1 chat idle since 2026-01-01T00:00:00.000Z`,
-    ]);
+  const { createTime } = odd.chats[1];
+  expect(await seen("list --search T\u00a01")).toEqual({
+    total: 3,
+    chats: [
+      { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
+      { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
+      { id: 2, userRef: "odd", createTime, nameLength: 8 },
+    ],
   });
+  const entry = {
+    id: 4,
+    createTime: expect.any(String),
+    flagged: false,
+    moderation: "none",
+    rating: null,
+  };
+  const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
+  const texts = { question: "q", answer: 'a\n"b"', comment: null };
+  const total = { total: 2 };
+  expect(await seen("show 2 --limit 1")).toEqual({
+    ...total,
+    entries: [{ ...entry, ...lengths, metadataLength: null }],
+  });
+  expect(await seen("show 2 --limit 1 --text")).toEqual({
+    ...total,
+    entries: [{ ...entry, ...texts, metadata: null }],
+  });
+  const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
+  expect(table).toMatch(
+    /^ID {2}CREATE TIME +USER REF {2}NAME LENGTH\n12 {2}\S+Z {2}odd {7}9\n1 of 12 chats\n$/,
+  );
+  expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
+  expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
+    "Hello\ncomment     -\nmetadata    -\n\n2 of 2",
+  );
+});
 
-  it("a person's chats can be exported, or erased from a workspace; the audit log records both without the userRef", async () => {
-    await withStores(
-      Effect.gen(function* () {
-        const registry = yield* ChatbotRegistry;
-        const store = yield* ChatStore;
-        for (const [name, workspaceName] of [
-          ["One", "People"],
-          ["Two", "People"],
-          ["Three", "Elsewhere"],
-        ] as const) {
-          const chatbot = { workspaceName, name, description: "", settings: defaultSettings };
-          const { id } = yield* registry.create({ ...chatbot, keys: [] }, "test");
-          for (const userRef of ["ann@example.org", "bob@example.org"]) {
-            yield* store.createChat(id, { name: userRef, userRef, helloMessage: "Hello" }, null);
-          }
+it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
+  const chat = (id: number, _createTime: string) =>
+    `{"chat":{"id":${id},"name":null,"userRef":null,"_createTime":"${_createTime}"}}\n`;
+  const older = chat(1, "2025-12-31T23:59:59.999Z") + chat(2, "2026-01-01T00:00:00.000Z");
+  await parley("chats import --chatbot Empty", `${older}{"end":{"chats":2,"entries":0}}\n`);
+  const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
+  const { id } = all.items[0]!;
+  for (const [which, erased] of [
+    [`Full --id ${id}`, "1 chat"],
+    [`Full --id ${id}`, "0 chats"],
+    ["Full --user-ref even", "6 chats"],
+    ["Empty --idle-since 2026-01-01", "1 chat"],
+  ] as const) {
+    expect(await parley(`chats erase --chatbot ${which}`)).toEqual({
+      code: 0,
+      stdout: `Erased ${erased}.\n`,
+      stderr: "",
+    });
+  }
+  expect(await totalOf(full)).toBe(5);
+  expect(await totalOf(empty)).toBe(1);
+  expect(await auditLines(4)).toEqual([
+    `${user} import Empty 2 chats`,
+    `${user} erase Full chat ${id}`,
+    expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
+    `${user} erase Empty 1 chat idle since 2026-01-01T00:00:00.000Z`,
+  ]);
+});
+
+it("a person's chats can be exported, or erased from a workspace; the audit log records both without the userRef", async () => {
+  await withStores(
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const store = yield* ChatStore;
+      for (const [name, workspaceName] of [
+        ["One", "People"],
+        ["Two", "People"],
+        ["Three", "Elsewhere"],
+      ] as const) {
+        const chatbot = { workspaceName, name, description: "", settings: defaultSettings };
+        const { id } = yield* registry.create({ ...chatbot, keys: [] }, "test");
+        for (const userRef of ["ann@example.org", "bob@example.org"]) {
+          yield* store.createChat(id, { name: userRef, userRef, helloMessage: "Hello" }, null);
         }
-      }),
+      }
+    }),
+  );
+  const ann = "--user-ref ann@example.org";
+  const { stdout: text } = await parley(`chats export --chatbot One ${ann}`);
+  expect(text).toMatch(
+    /"userRef":"ann@example.org"(.*\n){2}\{"end":\{"chats":1,"entries":1\}\}\n$/,
+  );
+  expect(text).not.toContain("bob");
+  for (const wrong of ["", "--id 1", "--idle-since 1d", `${ann} --chatbot One`]) {
+    expect((await parley(`chats erase --workspace People ${wrong}`)).code).toBe(2);
+  }
+  expect((await parley(`chats erase --workspace Nowhere ${ann}`)).stderr).toContain("no workspace");
+  const erased = await parley(`chats erase --workspace People ${ann}`);
+  expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
+  const about = async (userRef: string) =>
+    (await json(`audit --user-ref ${userRef}`)).map(
+      (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
     );
-    const ann = "--user-ref ann@example.org";
-    const { stdout: text } = await parley(`chats export --chatbot One ${ann}`);
-    expect(text).toMatch(
-      /"userRef":"ann@example.org"(.*\n){2}\{"end":\{"chats":1,"entries":1\}\}\n$/,
-    );
-    expect(text).not.toContain("bob");
-    for (const wrong of ["", "--id 1", "--idle-since 1d", `${ann} --chatbot One`]) {
-      expect((await parley(`chats erase --workspace People ${wrong}`)).code).toBe(2);
-    }
-    expect((await parley(`chats erase --workspace Nowhere ${ann}`)).stderr).toContain(
-      "no workspace",
-    );
-    const erased = await parley(`chats erase --workspace People ${ann}`);
-    expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
-    const about = async (userRef: string) =>
-      (await json(`audit --user-ref ${userRef}`)).map(
-        (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
-      );
-    expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
-    // The newest entry of the log is not about ann.
-    expect((await parley("chatbot set --chatbot Three --description Changed")).code).toBe(0);
-    expect(await about("ann@example.org --limit 1")).toEqual(["erase Two"]);
-    expect(await about("bob@example.org")).toEqual([]);
-    expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
-    expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
-  });
+  expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
+  // The newest entry of the log is not about ann.
+  expect((await parley("chatbot set --chatbot Three --description Changed")).code).toBe(0);
+  expect(await about("ann@example.org --limit 1")).toEqual(["erase Two"]);
+  expect(await about("bob@example.org")).toEqual([]);
+  expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
+  expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
+});
 
-  it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
-    const { id } = (await json("chats list --chatbot Full --limit 1")).chats[0];
-    const lines = await auditLines(100);
-    await parley("chats show --chatbot Full 17");
-    expect(await auditLines(100)).toEqual(lines);
-    const ann = { ...settings, PARLEY_ACTOR: "ann" };
-    await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
-    await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
-    expect(await auditLines(2)).toEqual([
-      `${user} (ann) read Full chat ${id}`,
-      `${user} (ann) read Full chat names`,
-    ]);
-  });
+it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
+  const { id } = (await json("chats list --chatbot Full --limit 1")).chats[0];
+  const lines = await auditLines(100);
+  await parley("chats show --chatbot Full 17");
+  expect(await auditLines(100)).toEqual(lines);
+  const ann = { ...settings, PARLEY_ACTOR: "ann" };
+  await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
+  await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
+  expect(await auditLines(2)).toEqual([
+    `${user} (ann) read Full chat ${id}`,
+    `${user} (ann) read Full chat names`,
+  ]);
 });
 
 it("parley usage sums the tokens of answers, also of those that have been erased", async () => {

@@ -2,7 +2,7 @@
  * The listener sends complete responses in the order of their requests. Whatever the application does, a client can
  * neither crash the server nor block it.
  */
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Duration, Effect, Exit, Fiber, Logger, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { once, type EventEmitter } from "node:events";
@@ -138,244 +138,234 @@ it.live("the cookies of a site with many subdomains may fill 32 KiB of headers",
   }),
 );
 
-describe("responses to pipelined requests are sent in order until one closes the connection", () => {
-  for (const [what, pieces, statuses] of [
-    ["a request, then a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
-    ["a slow request, then a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],
-    ["a slow request, then an upgrade", [get("/slow"), upgrade], [200, 400]],
-    ["a slow request, then a tunnel", [get("/slow"), tunnel], [200, 400]],
-    [
-      "two requests, then nonsense twice",
-      [get("/slow") + get("/"), nonsense, nonsense],
-      [200, 200, 400],
-    ],
-    ["a slow last request, then another", [get("/slow", "Connection: close\r\n"), get("/")], [200]],
-    ["a request without a Host, then another", [`GET / HTTP/1.1\r\n\r\n${post("/", "y")}`], [400]],
-    ["an unsupported Expect, then another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
-    ["an early response, then a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
-  ] as const)
-    it.live(
-      `pipelined requests are answered in order until a response closes the connection: ${what}`,
-      () =>
-        Effect.gen(function* () {
-          const { events, port } = yield* startServer;
-          const text = yield* exchange(port, ...pieces);
-          assert.deepStrictEqual(statusesOf(text), [...statuses], text);
-          if (pieces[0]!.includes("/slow"))
-            assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
-          assert.notInclude(events, "y", "a request behind the last is not handled");
-        }),
-    );
-});
-
-describe("a listener that closes", () => {
-  for (const [what, bytes] of [
-    ["sends nothing", ""],
-    ["is in the middle of its second request head", `${get("/")}GET /`],
-    [
-      "was answered before its body arrived",
-      `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
-    ],
-  ] as const)
-    it.live(`a listener that closes does not wait for a client that ${what}`, () =>
-      Effect.gen(function* () {
-        const { port, stop } = yield* startServer;
-        const socket = open(port, bytes).resume();
-        yield* Effect.sleep("100 millis");
-        assert.isBelow(yield* millisOf(stop), 10_000, "the grace is twenty seconds");
-        yield* until(() => socket.closed);
-      }),
-    );
-
-  it.live("a listener that closes still sends the rest of a large response to a slow client", () =>
-    Effect.gen(function* () {
-      const { port, stop } = yield* startServer;
-      const socket = open(port, get("/large"));
-      yield* eventOf(socket, "readable");
-      const stopping = yield* Effect.forkChild(stop);
-      yield* Effect.sleep("200 millis");
-      yield* expectLarge(socket);
-      yield* Fiber.join(stopping);
-    }),
-  );
-
-  it.live("a listener that closes waits no longer than its grace for the rest of a body", () =>
-    Effect.gen(function* () {
-      const { port, stop } = yield* start({ grace: Duration.seconds(1) });
-      const socket = open(port, post("/", "four").slice(0, -1)).resume();
-      yield* Effect.sleep("100 millis");
-      const millis = yield* millisOf(stop);
-      assert.isTrue(millis > 900 && millis < 5000, `${millis} ms`);
-      yield* until(() => socket.closed);
-    }),
-  );
-});
-
-describe("a rejected client", () => {
-  for (const [what, request] of [
-    ["an upgrade", upgrade],
-    ["nonsense", nonsense],
-  ] as const)
-    it.live(
-      `a client that is rejected for ${what} can neither hold its connection nor keep the listener from closing`,
-      () =>
-        Effect.gen(function* () {
-          const { port, stop } = yield* startServer;
-          const reset = open(port, request).pause();
-          yield* Effect.sleep("50 millis");
-          // The response is unread, so this resets the connection.
-          reset.destroy();
-          const socket = open(port, request, { allowHalfOpen: true }).resume();
-          yield* Effect.sleep("50 millis");
-          assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-          assert.isBelow(yield* millisOf(stop), 10_000);
-          socket.destroy();
-        }),
-    );
-
+for (const [what, pieces, statuses] of [
+  ["a request, then a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
+  ["a slow request, then a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],
+  ["a slow request, then an upgrade", [get("/slow"), upgrade], [200, 400]],
+  ["a slow request, then a tunnel", [get("/slow"), tunnel], [200, 400]],
+  [
+    "two requests, then nonsense twice",
+    [get("/slow") + get("/"), nonsense, nonsense],
+    [200, 200, 400],
+  ],
+  ["a slow last request, then another", [get("/slow", "Connection: close\r\n"), get("/")], [200]],
+  ["a request without a Host, then another", [`GET / HTTP/1.1\r\n\r\n${post("/", "y")}`], [400]],
+  ["an unsupported Expect, then another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
+  ["an early response, then a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
+] as const)
   it.live(
-    "a client is disconnected once it has sent over a hundred requests after a rejected one, and not before",
-    () =>
-      Effect.gen(function* () {
-        const { port } = yield* startServer;
-        for (const count of [100, 101]) {
-          const options = { allowHalfOpen: true, noDelay: true };
-          const socket = open(port, "GET / HTTP/1.1\r\n\r\n", options).resume();
-          yield* eventOf(socket, "end");
-          socket.write(get("/").repeat(count));
-          // The server sends nothing more. Only writing shows whether the connection is still open.
-          for (let n = 0; n < 3; n++) {
-            yield* Effect.sleep("50 millis");
-            socket.write("\r\n");
-          }
-          assert.strictEqual(socket.destroyed, count > 100, `${count} requests`);
-          socket.destroy();
-        }
-      }),
-  );
-
-  it.live(
-    "a client is disconnected once over a hundred of its requests await responses, and not before",
+    `pipelined requests are answered in order until a response closes the connection: ${what}`,
     () =>
       Effect.gen(function* () {
         const { events, port } = yield* startServer;
-        const ninetyNine = get("/").repeat(99);
-        const socket = open(port).setEncoding("latin1");
-        let text = "";
-        socket.on("data", (data: string) => (text += data));
-        for (const count of [100, 200]) {
-          socket.write(ninetyNine + get("/"));
-          yield* until(() => statusesOf(text).length === count);
-        }
-        socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
-        yield* until(() => socket.closed);
-        assert.deepStrictEqual([statusesOf(text).length, events], [200, []]);
-        assert.match(text, /^keep-alive: timeout=65\r$/im);
-        assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+        const text = yield* exchange(port, ...pieces);
+        assert.deepStrictEqual(statusesOf(text), [...statuses], text);
+        if (pieces[0]!.includes("/slow"))
+          assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
+        assert.notInclude(events, "y", "a request behind the last is not handled");
       }),
   );
 
-  it.live("a client whose tunnel is refused still receives earlier large responses in full", () =>
+for (const [what, bytes] of [
+  ["sends nothing", ""],
+  ["is in the middle of its second request head", `${get("/")}GET /`],
+  [
+    "was answered before its body arrived",
+    `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
+  ],
+] as const)
+  it.live(`a listener that closes does not wait for a client that ${what}`, () =>
     Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
-      assert.deepStrictEqual(statusesOf(text), [200, 200, 400]);
-      assert.isAbove(text.length, 40 * 65_536);
-    }),
-  );
-
-  it.live("a client that reads nothing is sent no more than the system can buffer", () =>
-    Effect.gen(function* () {
-      const { events, port } = yield* startServer;
-      const socket = open(port, get("/pieces")).pause();
-      yield* until(() => events.length > 0);
-      yield* Effect.sleep("500 millis");
-      socket.destroy();
-      assert.isBelow(events.length, 500, "of a thousand pieces");
-    }),
-  );
-
-  it.live("a rejected client receives its response however much more it sends", () =>
-    Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const much = "x".repeat(3_000_000);
-      const text = yield* exchange(
-        port,
-        `POST / HTTP/1.1\r\nContent-Length: ${much.length}\r\n\r\n`,
-        much,
-      );
-      assert.deepStrictEqual(statusesOf(text), [400]);
-    }),
-  );
-});
-
-describe("a client that closes its sending half after its request", () => {
-  const ask = (target: string, onDisconnect?: string) =>
-    `POST ${target} HTTP/1.1\r\n${host}${onDisconnect === undefined ? "" : `On-Disconnect: ${onDisconnect}\r\n`}Content-Length: 0\r\n\r\n`;
-
-  for (const [what, request, statuses, onDisconnect] of [
-    ["a POST", ask("/slow"), [200], "finish"],
-    ["a POST with On-Disconnect: finish", ask("/slow", "Finish"), [200], "cancel"],
-    ["two requests", ask("/slow") + get("/slow"), [200, 200], "finish"],
-    ["a GET that takes less than a second", get("/slow"), [200], "finish"],
-  ] as const)
-    it.live(`a client that closes its sending half receives the whole response to ${what}`, () =>
-      Effect.gen(function* () {
-        const { port } = yield* start({ onDisconnect });
-        const text = yield* halfClose(port, request);
-        assert.deepStrictEqual(statusesOf(text), [...statuses]);
-        assert.match(text, /e\r\n0\r\n\r\n$/);
-      }),
-    );
-
-  it.live("a client that closes its sending half may take longer than a second to read", () =>
-    Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const socket = open(port, "", { allowHalfOpen: true }).end(get("/large"));
-      yield* eventOf(socket, "readable");
-      yield* Effect.sleep("1500 millis");
-      yield* expectLarge(socket);
-    }),
-  );
-
-  for (const [what, request, onDisconnect] of [
-    ["a POST with On-Disconnect: cancel", ask("/endless", "Cancel"), "finish"],
-    ["a POST to a server that cancels on disconnect", ask("/endless"), "cancel"],
-  ] as const)
-    it.live(`a client that closes its sending half counts as disconnected during ${what}`, () =>
-      Effect.gen(function* () {
-        const { events, port } = yield* start({ onDisconnect });
-        assert.strictEqual(yield* halfClose(port, request), "");
-        yield* until(() => events.length === 1);
-      }),
-    );
-});
-
-describe("a client that closes its sending half after a GET that takes longer than a second", () => {
-  it.live("a half-closed GET that takes longer than a second is answered", () =>
-    Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const text = yield* halfClose(port, get("/late"));
-      assert.deepStrictEqual(statusesOf(text), [102, 200]);
-      assert.match(text, /\r\n\r\nlate$/);
-      const pipelined = yield* halfClose(port, get("/slow") + get("/late") + get("/late"));
-      assert.deepStrictEqual(statusesOf(pipelined), [200, 102, 200, 200]);
-      // HTTP/1.0 has no interim responses.
-      const old = yield* halfClose(port, "GET /late HTTP/1.0\r\n\r\n");
-      assert.deepStrictEqual(statusesOf(old), [200]);
-    }),
-  );
-
-  it.live("a GET ends once its client has closed the whole connection", () =>
-    Effect.gen(function* () {
-      const { events, port } = yield* startServer;
-      const socket = open(port, get("/endless"));
+      const { port, stop } = yield* startServer;
+      const socket = open(port, bytes).resume();
       yield* Effect.sleep("100 millis");
-      socket.destroy();
+      assert.isBelow(yield* millisOf(stop), 10_000, "the grace is twenty seconds");
+      yield* until(() => socket.closed);
+    }),
+  );
+
+it.live("a listener that closes still sends the rest of a large response to a slow client", () =>
+  Effect.gen(function* () {
+    const { port, stop } = yield* startServer;
+    const socket = open(port, get("/large"));
+    yield* eventOf(socket, "readable");
+    const stopping = yield* Effect.forkChild(stop);
+    yield* Effect.sleep("200 millis");
+    yield* expectLarge(socket);
+    yield* Fiber.join(stopping);
+  }),
+);
+
+it.live("a listener that closes waits no longer than its grace for the rest of a body", () =>
+  Effect.gen(function* () {
+    const { port, stop } = yield* start({ grace: Duration.seconds(1) });
+    const socket = open(port, post("/", "four").slice(0, -1)).resume();
+    yield* Effect.sleep("100 millis");
+    const millis = yield* millisOf(stop);
+    assert.isTrue(millis > 900 && millis < 5000, `${millis} ms`);
+    yield* until(() => socket.closed);
+  }),
+);
+
+for (const [what, request] of [
+  ["an upgrade", upgrade],
+  ["nonsense", nonsense],
+] as const)
+  it.live(
+    `a client that is rejected for ${what} can neither hold its connection nor keep the listener from closing`,
+    () =>
+      Effect.gen(function* () {
+        const { port, stop } = yield* startServer;
+        const reset = open(port, request).pause();
+        yield* Effect.sleep("50 millis");
+        // The response is unread, so this resets the connection.
+        reset.destroy();
+        const socket = open(port, request, { allowHalfOpen: true }).resume();
+        yield* Effect.sleep("50 millis");
+        assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+        assert.isBelow(yield* millisOf(stop), 10_000);
+        socket.destroy();
+      }),
+  );
+
+it.live(
+  "a client is disconnected once it has sent over a hundred requests after a rejected one, and not before",
+  () =>
+    Effect.gen(function* () {
+      const { port } = yield* startServer;
+      for (const count of [100, 101]) {
+        const options = { allowHalfOpen: true, noDelay: true };
+        const socket = open(port, "GET / HTTP/1.1\r\n\r\n", options).resume();
+        yield* eventOf(socket, "end");
+        socket.write(get("/").repeat(count));
+        // The server sends nothing more. Only writing shows whether the connection is still open.
+        for (let n = 0; n < 3; n++) {
+          yield* Effect.sleep("50 millis");
+          socket.write("\r\n");
+        }
+        assert.strictEqual(socket.destroyed, count > 100, `${count} requests`);
+        socket.destroy();
+      }
+    }),
+);
+
+it.live(
+  "a client is disconnected once over a hundred of its requests await responses, and not before",
+  () =>
+    Effect.gen(function* () {
+      const { events, port } = yield* startServer;
+      const ninetyNine = get("/").repeat(99);
+      const socket = open(port).setEncoding("latin1");
+      let text = "";
+      socket.on("data", (data: string) => (text += data));
+      for (const count of [100, 200]) {
+        socket.write(ninetyNine + get("/"));
+        yield* until(() => statusesOf(text).length === count);
+      }
+      socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
+      yield* until(() => socket.closed);
+      assert.deepStrictEqual([statusesOf(text).length, events], [200, []]);
+      assert.match(text, /^keep-alive: timeout=65\r$/im);
+      assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+    }),
+);
+
+it.live("a client whose tunnel is refused still receives earlier large responses in full", () =>
+  Effect.gen(function* () {
+    const { port } = yield* startServer;
+    const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
+    assert.deepStrictEqual(statusesOf(text), [200, 200, 400]);
+    assert.isAbove(text.length, 40 * 65_536);
+  }),
+);
+
+it.live("a client that reads nothing is sent no more than the system can buffer", () =>
+  Effect.gen(function* () {
+    const { events, port } = yield* startServer;
+    const socket = open(port, get("/pieces")).pause();
+    yield* until(() => events.length > 0);
+    yield* Effect.sleep("500 millis");
+    socket.destroy();
+    assert.isBelow(events.length, 500, "of a thousand pieces");
+  }),
+);
+
+it.live("a rejected client receives its response however much more it sends", () =>
+  Effect.gen(function* () {
+    const { port } = yield* startServer;
+    const much = "x".repeat(3_000_000);
+    const text = yield* exchange(
+      port,
+      `POST / HTTP/1.1\r\nContent-Length: ${much.length}\r\n\r\n`,
+      much,
+    );
+    assert.deepStrictEqual(statusesOf(text), [400]);
+  }),
+);
+
+const ask = (target: string, onDisconnect?: string) =>
+  `POST ${target} HTTP/1.1\r\n${host}${onDisconnect === undefined ? "" : `On-Disconnect: ${onDisconnect}\r\n`}Content-Length: 0\r\n\r\n`;
+
+for (const [what, request, statuses, onDisconnect] of [
+  ["a POST", ask("/slow"), [200], "finish"],
+  ["a POST with On-Disconnect: finish", ask("/slow", "Finish"), [200], "cancel"],
+  ["two requests", ask("/slow") + get("/slow"), [200, 200], "finish"],
+  ["a GET that takes less than a second", get("/slow"), [200], "finish"],
+] as const)
+  it.live(`a client that closes its sending half receives the whole response to ${what}`, () =>
+    Effect.gen(function* () {
+      const { port } = yield* start({ onDisconnect });
+      const text = yield* halfClose(port, request);
+      assert.deepStrictEqual(statusesOf(text), [...statuses]);
+      assert.match(text, /e\r\n0\r\n\r\n$/);
+    }),
+  );
+
+it.live("a client that closes its sending half may take longer than a second to read", () =>
+  Effect.gen(function* () {
+    const { port } = yield* startServer;
+    const socket = open(port, "", { allowHalfOpen: true }).end(get("/large"));
+    yield* eventOf(socket, "readable");
+    yield* Effect.sleep("1500 millis");
+    yield* expectLarge(socket);
+  }),
+);
+
+for (const [what, request, onDisconnect] of [
+  ["a POST with On-Disconnect: cancel", ask("/endless", "Cancel"), "finish"],
+  ["a POST to a server that cancels on disconnect", ask("/endless"), "cancel"],
+] as const)
+  it.live(`a client that closes its sending half counts as disconnected during ${what}`, () =>
+    Effect.gen(function* () {
+      const { events, port } = yield* start({ onDisconnect });
+      assert.strictEqual(yield* halfClose(port, request), "");
       yield* until(() => events.length === 1);
     }),
   );
-});
+
+it.live("a half-closed GET that takes longer than a second is answered", () =>
+  Effect.gen(function* () {
+    const { port } = yield* startServer;
+    const text = yield* halfClose(port, get("/late"));
+    assert.deepStrictEqual(statusesOf(text), [102, 200]);
+    assert.match(text, /\r\n\r\nlate$/);
+    const pipelined = yield* halfClose(port, get("/slow") + get("/late") + get("/late"));
+    assert.deepStrictEqual(statusesOf(pipelined), [200, 102, 200, 200]);
+    // HTTP/1.0 has no interim responses.
+    const old = yield* halfClose(port, "GET /late HTTP/1.0\r\n\r\n");
+    assert.deepStrictEqual(statusesOf(old), [200]);
+  }),
+);
+
+it.live("a GET ends once its client has closed the whole connection", () =>
+  Effect.gen(function* () {
+    const { events, port } = yield* startServer;
+    const socket = open(port, get("/endless"));
+    yield* Effect.sleep("100 millis");
+    socket.destroy();
+    yield* until(() => events.length === 1);
+  }),
+);
 
 /** Opens a connection, and returns the server's side of it, too. */
 const accept = Effect.fnUntraced(function* (server: Server, port: number) {
