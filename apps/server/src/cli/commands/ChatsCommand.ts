@@ -70,7 +70,6 @@ const list = makeCommand("list", {
   examples: {
     "parley chats list --user-ref user-7": "List a user's newest chats",
     "parley chats list --search invoice --text": "Find chats by name, and show the names",
-    "parley chats list --limit 100 --page 2 --json": "Print the second page as JSON",
   },
   flags: {
     ...pageFlags,
@@ -234,7 +233,6 @@ const post = makeCommand("post", {
 const exportChats = makeCommand("export", {
   description: "Export a chatbot's chats and entries as newline-delimited JSON",
   examples: {
-    "parley chats export > chats.ndjson": "Export to a file",
     "parley chats export | gzip > chats.ndjson.gz": "Export to a compressed file",
     "parley chats export --user-ref user-7 > user-7.ndjson": "Export a user's chats",
   },

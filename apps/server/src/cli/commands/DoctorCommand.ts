@@ -268,7 +268,6 @@ export const doctor = makeCommand("doctor", {
   description: "Check settings, database, documents and models, and suggest fixes",
   examples: {
     "parley doctor": "Run it before you first start the server, or when something is wrong",
-    "parley doctor --json": "Print JSON",
   },
   flags: {},
   run: Effect.fnUntraced(function* () {

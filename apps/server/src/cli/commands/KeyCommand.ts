@@ -183,9 +183,6 @@ const create = makeCommand("create", {
     "parley key create --name 'web shop'": "Create a key that can read, write and ask",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d":
       "Create a key that can only read, and that expires in 30 days",
-    "parley key create --scopes read,write,ask,delete,post":
-      "Create a key that can also delete chats and post entries",
-    "parley key create --rate 60/min": "Limit the request rate",
     "parley key create --visitors --visitor-rate 10/min":
       "Create a key that also signs visitor tokens",
     "parley key create --widget --origins https://shop.example --visitor-rate 10/min --budget 200000/day":
@@ -254,10 +251,7 @@ const create = makeCommand("create", {
 
 const list = makeCommand("list", {
   description: "List the keys, including expired and revoked ones",
-  examples: {
-    "parley key list": "List the keys of all chatbots",
-    "parley key list --chatbot Helpdesk --json": "Print the keys of one chatbot as JSON",
-  },
+  examples: { "parley key list": "List the keys of all chatbots" },
   flags: { chatbot: textFlag("chatbot", "Only keys of this chatbot (id or name)") },
   run: Effect.fnUntraced(function* ({ chatbot: selector }) {
     const chatbots = yield* Option.isSome(selector)
@@ -286,7 +280,6 @@ const list = makeCommand("list", {
 const set = makeCommand("set", {
   description: "Change a key's fields; servers apply the change within a second",
   examples: {
-    "parley key set prl_QSCmEIhoudPA --scopes read": "Allow only reading",
     "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Change the expiry",
     "parley key set prl_QSCmEIhoudPA --rate 60/min":
       "Limit it to one request per second on average",
