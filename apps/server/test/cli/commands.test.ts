@@ -36,6 +36,14 @@ const withStores = <A, E>(
 ): Promise<A> =>
   effect.pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
 
+/** Takes a turn in a chat or, for `null`, in a new one. */
+const takeTurn = (chatbot: ChatbotId, chat: ChatId | null) =>
+  TurnStore.use((turns) =>
+    Effect.flatMap(turns.take(chatbot, chat, null), (result) =>
+      result._tag === "TurnTaken" ? Effect.succeed(result.turn) : Effect.die(result),
+    ),
+  );
+
 /** How many chats the chatbot has. */
 const totalOf = (id: ChatbotId) =>
   withStores(
@@ -61,12 +69,7 @@ beforeAll(async () => {
   await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const key = {
-        id: keyId,
-        hash: new Uint8Array(32),
-        ...plainKey,
-        name: "web",
-      };
+      const key = { id: keyId, hash: new Uint8Array(32), ...plainKey, name: "web" };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
         const keys = name === "Full" ? [{ ...key, scopes: ["ask"] as const }] : [];
@@ -76,15 +79,10 @@ beforeAll(async () => {
       const turns = yield* TurnStore;
       for (let n = 0; n < 12; n++) {
         const userRef = n % 2 === 0 ? "even" : "odd";
-        const { chat } = yield* store.createChat(
-          full,
-          { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" },
-          null,
-        );
-        const result = yield* turns.take(full, chat.id, null);
-        if (result._tag !== "TurnTaken") continue;
+        const fields = { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" };
+        const { chat } = yield* store.createChat(full, fields, null);
         const tokens = { promptTokens: 3, completionTokens: 4, attempts: 1, latencyMillis: 5 };
-        yield* turns.append(result.turn, {
+        yield* turns.append(yield* takeTurn(full, chat.id), {
           question: "q",
           answer: 'a\n"b"',
           moderation: "none",
@@ -303,9 +301,7 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
   await withStores(
     Effect.gen(function* () {
       const turns = yield* TurnStore;
-      const take = Effect.flatMap(turns.take(id, null, null), (result) =>
-        result._tag === "TurnTaken" ? Effect.succeed(result.turn) : Effect.die(result),
-      );
+      const take = takeTurn(id, null);
       const tokens = { promptTokens: 30, completionTokens: 10, attempts: 1, latencyMillis: 5 };
       const spending = { apiKeyId: answered, spentTokens: 40 };
       const usage = { provider: "p", model: "m", ...tokens };
@@ -367,14 +363,11 @@ it("parley chats post adds an entry with its metadata, which the audit log recor
 it("parley feedback counts ratings, and lists bad and unanswered entries with an audit entry", async () => {
   const { chats } = await json("chats list --chatbot Full --limit 3");
   const [one, two, three] = chats.map((chat: { id: number }) => chat.id);
-  const answer = (chatId: ChatId, more: Partial<NewEntry>) =>
-    TurnStore.use((turns) =>
-      Effect.flatMap(turns.take(full, chatId, null), (result) =>
-        result._tag === "TurnTaken"
-          ? turns.append(result.turn, { ...helloEntry("a"), question: "why?", ...more })
-          : Effect.die(result),
-      ),
-    );
+  const answer = Effect.fnUntraced(function* (chatId: ChatId, more: Partial<NewEntry>) {
+    const turn = yield* takeTurn(full, chatId);
+    const entry = { ...helloEntry("a"), question: "why?", ...more };
+    return yield* TurnStore.use((turns) => turns.append(turn, entry));
+  });
   const requestId = "a-request";
   await withStores(
     Effect.gen(function* () {

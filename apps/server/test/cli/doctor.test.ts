@@ -107,10 +107,35 @@ const examine = async (more: Settings) => {
   return { settings, findings, findingsOf };
 };
 
+/** Settings that are invalid. A finding names the first of each. */
+const invalidSettings: ReadonlyArray<Settings> = [
+  { PARLEY_PORT: "x" },
+  { PARLEY_BASE_PATH: "/docs" },
+  { PARLEY_BASE_PATH: "/a/../b" },
+  { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: "/api" },
+  { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: "/api/ask" },
+  { PARLEY_STORE: "disk" },
+  { PARLEY_ASK_PORT: "7", PARLEY_PORT: "7" },
+  { PARLEY_MANAGEMENT_PORT: "localhost" },
+  { PARLEY_CORS_ORIGINS: "foo" },
+  { PARLEY_LLM_BASE_URL: "nonsense", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://user:hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://user:hidden@", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_MODEL: "alone" },
+  { PARLEY_ASK_DEADLINE: "30 parsecs" },
+  { PARLEY_ASKS_AT_ONCE: "0" },
+  { PARLEY_QUESTION_LENGTH: "20001" },
+  { PARLEY_PAGES: "maybe" },
+  { PARLEY_DATABASE_CONNECTIONS: "4" },
+  { PARLEY_MODERATION: "endpoint" },
+];
+
 it("the doctor says what keeps a server from starting, and what to do about it", async () => {
   const failing: ReadonlyArray<readonly [check: string, message: RegExp, Settings]> = [
-    ["settings", /PARLEY_STORE/, { PARLEY_STORE: "disk" }],
-    ["settings", /PARLEY_ASK_PORT/, { ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }],
+    ...invalidSettings.map(
+      (each) => ["settings", new RegExp(Object.keys(each)[0]!), { ...memory, ...each }] as const,
+    ),
     ["settings", /percent-encode/, { DATABASE_URL: "postgres://a:se/cret@b/d" }],
     ["settings", /placeholder/, as((url) => (url.password = "secret"))],
     ["settings", /placeholder/, as((url) => (url.password = "choose-one"))],
