@@ -5,7 +5,7 @@ import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";
-import { CommandFailed, listChatbots } from "./CommandErrors.ts";
+import { CommandFailed, listChatbots, usageError } from "./CommandErrors.ts";
 
 export const textFlag = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.optional, Flag.withDescription(description));
@@ -86,9 +86,10 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Dat
       Effect.flatMap(databaseNow, (now): ByDatabaseClock<Date> => {
         const time = point instanceof Date ? point : new Date(now.getTime() + sign * point);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
-        const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
-        const hint = `according to the database's clock, it is ${now.toISOString()}.`;
-        return new CommandFailed({ message, hint, exitCode: 2 });
+        return usageError(
+          `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`,
+          `according to the database's clock, it is ${now.toISOString()}.`,
+        );
       }),
     ),
   );

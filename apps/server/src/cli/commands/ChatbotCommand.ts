@@ -85,7 +85,6 @@ const create = makeCommand("create", {
 const list = makeCommand("list", {
   description: "List the chatbots",
   examples: { "parley chatbot list --json": "Print all settings as JSON" },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const registeredChatbots = yield* Administration.use(
       (administration) => administration.chatbots,
@@ -98,7 +97,6 @@ const list = makeCommand("list", {
 const size = makeCommand("size", {
   description: "List what each chatbot keeps, the biggest first; large tables are estimated",
   examples: { "parley chatbot size": "Print a table of chats, entries and bytes" },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const sizes = yield* ChatArchive.use((archive) => archive.sizes);
     const sizeOf = new Map(sizes.map(({ chatbot, ...size }) => [chatbot, size]));

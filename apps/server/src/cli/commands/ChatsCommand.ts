@@ -20,7 +20,7 @@ import { Console, Effect, Option, Schema, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase, record, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed } from "../CommandErrors.ts";
+import { usageError } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,
@@ -154,14 +154,11 @@ const erase = makeCommand("erase", {
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
     const isClear = !isWide || (Option.isSome(person) && Option.isNone(selector));
-    if (erasable === undefined || others.length > 0 || !isClear) {
-      return yield* new CommandFailed({
-        message:
-          "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
-        hint: '"parley chats erase --help" explains the command, with examples.',
-        exitCode: 2,
-      });
-    }
+    if (erasable === undefined || others.length > 0 || !isClear)
+      return yield* usageError(
+        "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
+        '"parley chats erase --help" explains the command, with examples.',
+      );
     const archive = yield* ChatArchive;
     const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(selector)];
     const by = yield* actor;

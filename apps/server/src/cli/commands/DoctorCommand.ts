@@ -269,7 +269,6 @@ export const doctor = makeCommand("doctor", {
   examples: {
     "parley doctor": "Run it before you first start the server, or when something is wrong",
   },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const findings = Object.entries(yield* examine).flatMap(([check, findings]) =>
       findings.map(([status, message, hint = hints[check as keyof typeof hints]]) => ({

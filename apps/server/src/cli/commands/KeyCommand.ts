@@ -22,7 +22,7 @@ import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } fr
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, noChanges } from "../CommandErrors.ts";
+import { CommandFailed, noChanges, usageError } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,
@@ -98,9 +98,6 @@ const flagNames = {
   origins: "origins",
   visitors: "visitors",
 } as const;
-
-const usageError = (message: string, hint: string) =>
-  new CommandFailed({ message, hint, exitCode: 2 });
 
 /** Does what `onDatabase` does, and names flags where an error of the core names fields. */
 const onDatabaseWithFlags = <A, E, R>(work: Effect.Effect<A, E, R>) =>
@@ -347,7 +344,6 @@ const rotate = makeCommand("rotate", {
 const generate = makeCommand("generate", {
   description: "Generate an API key without storing it",
   examples: { "parley key generate": "Generate a key for the provisioning file" },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
     yield* print({ key }, key);

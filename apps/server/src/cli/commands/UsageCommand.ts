@@ -9,7 +9,7 @@ import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { CommandFailed } from "../CommandErrors.ts";
+import { usageError } from "../CommandErrors.ts";
 import { chatbotFlag, chatbotOf, chatbotsIn, sinceFlag } from "../Flags.ts";
 import { type Cell, print, table } from "../Output.ts";
 
@@ -54,11 +54,10 @@ export const usage = makeCommand("usage", {
     };
     const isWorkspace = Option.isSome(workspace);
     if (isWorkspace && Option.isSome(selector))
-      return yield* new CommandFailed({
-        message: "--workspace and --chatbot exclude each other.",
-        hint: "leave out one of them.",
-        exitCode: 2,
-      });
+      return yield* usageError(
+        "--workspace and --chatbot exclude each other.",
+        "leave out one of them.",
+      );
     const chatbots = isWorkspace
       ? yield* chatbotsIn(workspace.value)
       : [yield* chatbotOf(selector)];
