@@ -33,13 +33,12 @@ const storedQuestions = async () => {
 const talk = async (
   answer: (request: ModelRequest) => unknown,
   steps: Array<readonly [output: string, input: string]>,
-  reader = "",
 ) => {
   const model = await startTestModel(answer);
   const { child } = start(
     [],
     { ...settings, ...model.settings },
-    ["script", "-qec", `${process.execPath} ${main} chat ${reader}`, "/dev/null"],
+    ["script", "-qec", `${process.execPath} ${main} chat`, "/dev/null"],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
   const exit = once(child, "exit");
@@ -124,23 +123,6 @@ it("parley chat cancels an answer on Ctrl-C, shows and continues other chats, an
     "chat 1",
     `chat ${questions.at(-1)![0]}`,
   ]);
-});
-
-it("parley chat does not format an answer if its output is piped", async () => {
-  const { all } = await talk(
-    ({ end, say }) => {
-      say("See [the **manual**](https://a.example).");
-      end();
-    },
-    [
-      ["Ctrl-D quits.", "A link?\r"],
-      ["a.example", "\x04"],
-    ],
-    "| cat",
-  );
-  // `cat` may be slower than the next prompt, which goes straight to the terminal.
-  const withoutPrompts = all.replaceAll("\x1b[1G\x1b[0J> \x1b[3G", "");
-  expect(withoutPrompts).toContain("See [the **manual**](https://a.example).");
 });
 
 it("parley chat finishes the answer and quits when Ctrl-D is pressed during it", async () => {
