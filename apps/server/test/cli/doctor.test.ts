@@ -122,6 +122,8 @@ const invalidSettings: ReadonlyArray<Settings> = [
   { PARLEY_LLM_BASE_URL: "https://user:hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
   { PARLEY_LLM_BASE_URL: "https://hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
   { PARLEY_LLM_BASE_URL: "https://user:hidden@", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "user:hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "localhost:11434/v1", PARLEY_LLM_MODEL: "m" },
   { PARLEY_LLM_MODEL: "alone" },
   { PARLEY_ASK_DEADLINE: "30 parsecs" },
   { PARLEY_ASKS_AT_ONCE: "0" },
