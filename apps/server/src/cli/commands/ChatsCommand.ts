@@ -24,7 +24,7 @@ import { usageError } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,
-  chatbotsIn,
+  chatbotsOf,
   countFlag,
   sinceFlag,
   switchFlag,
@@ -160,7 +160,7 @@ const erase = makeCommand("erase", {
         '"parley chats erase --help" explains the command, with examples.',
       );
     const archive = yield* ChatArchive;
-    const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(selector)];
+    const chatbots = yield* chatbotsOf(workspace, selector);
     const by = yield* actor;
     const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
       Effect.map(archive.erase(chatbot, erasable, by), (erased) => ({ chatbot, erased })),

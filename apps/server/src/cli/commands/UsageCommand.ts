@@ -10,7 +10,7 @@ import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { usageError } from "../CommandErrors.ts";
-import { chatbotFlag, chatbotOf, chatbotsIn, sinceFlag } from "../Flags.ts";
+import { chatbotFlag, chatbotsOf, sinceFlag } from "../Flags.ts";
 import { type Cell, print, table } from "../Output.ts";
 
 const noSum = {
@@ -58,9 +58,7 @@ export const usage = makeCommand("usage", {
         "--workspace and --chatbot exclude each other.",
         "leave out one of them.",
       );
-    const chatbots = isWorkspace
-      ? yield* chatbotsIn(workspace.value)
-      : [yield* chatbotOf(selector)];
+    const chatbots = yield* chatbotsOf(workspace, selector);
     const rows = yield* Effect.forEach(chatbots, (registered) =>
       Effect.map(usageOf(registered, query), (own) =>
         isWorkspace ? own.map((row) => ({ chatbot: registered.chatbot.name, ...row })) : own,
