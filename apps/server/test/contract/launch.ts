@@ -8,6 +8,7 @@ import type { ChildProcess } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { afterAll, beforeAll } from "vitest";
 import { start } from "../cli/run.ts";
 import type { Target } from "./client.ts";
 
@@ -144,4 +145,14 @@ export const launch = async (
     log,
     stop,
   };
+};
+
+/** Launches a server for the tests of a file or group, and returns a function that returns it. */
+export const launchForTests = (...options: Parameters<typeof launch>) => {
+  let testServer: TestServer;
+  beforeAll(async () => {
+    testServer = await launch(...options);
+  });
+  afterAll(() => testServer?.stop());
+  return () => testServer;
 };

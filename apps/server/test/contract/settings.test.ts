@@ -1,5 +1,5 @@
 /** Servers with settings that differ from the defaults. */
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   anywhere,
   api,
@@ -14,20 +14,16 @@ import {
   expectNoEndpoint,
   listEntries,
 } from "./client.ts";
-import { launch, type TestServer } from "./launch.ts";
+import { launch, launchForTests } from "./launch.ts";
 
 describe("other base addresses, a separate listener for asks, and CORS", () => {
-  let testServer: TestServer;
-  beforeAll(async () => {
-    testServer = await launch("memory", {
-      PARLEY_BASE_PATH: "/v1/bot",
-      PARLEY_ASK_PATH: "/question",
-      PARLEY_ASK_PORT: "0",
-      PARLEY_CORS_ORIGINS: "https://one.test, https://two.test",
-    });
+  const testServer = launchForTests("memory", {
+    PARLEY_BASE_PATH: "/v1/bot",
+    PARLEY_ASK_PATH: "/question",
+    PARLEY_ASK_PORT: "0",
+    PARLEY_CORS_ORIGINS: "https://one.test, https://two.test",
   });
-  afterAll(() => testServer?.stop());
-  const server = () => testServer.target;
+  const server = () => testServer().target;
   const askOrigin = () => new URL(server().askUrl).origin;
 
   it("both interfaces are served at the addresses in the settings", async () => {
@@ -140,16 +136,12 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
 });
 
 describe("a longer PARLEY_QUESTION_LENGTH", () => {
-  let testServer: TestServer;
-  beforeAll(async () => {
-    testServer = await launch("memory", { PARLEY_QUESTION_LENGTH: "20000" });
-  });
-  afterAll(() => testServer?.stop());
+  const testServer = launchForTests("memory", { PARLEY_QUESTION_LENGTH: "20000" });
   const headers = { "content-type": "application/json" };
   const ask = (characters: number, bytes = 0) => {
     // Each character is written with twelve bytes.
     const body = `{"query":"${"\\ud83d\\ude00".repeat(characters)}"}`.padEnd(bytes, " ");
-    return askApi(testServer.target, { body, headers });
+    return askApi(testServer().target, { body, headers });
   };
 
   it("a question may have as many characters, however they are written, and no more", async () => {
@@ -160,10 +152,10 @@ describe("a longer PARLEY_QUESTION_LENGTH", () => {
 
   it("a body may have 12 bytes a character and 1 KiB more, but a posted entry only 160 KiB", async () => {
     expectGeneral(await ask(1, 241_025), 400);
-    const { fullKey: key } = testServer.target;
-    const chat = await createChat(testServer.target);
+    const { fullKey: key } = testServer().target;
+    const chat = await createChat(testServer().target);
     const post = (bytes: number) =>
-      api(testServer.target, `/chats/${chat.id}/history`, {
+      api(testServer().target, `/chats/${chat.id}/history`, {
         body: '{"text":"t"}'.padEnd(bytes, " "),
         headers,
         key,
@@ -174,7 +166,7 @@ describe("a longer PARLEY_QUESTION_LENGTH", () => {
 
   it("the API description and the playground tell the length", async () => {
     const get = (path: string) =>
-      exchange(testServer.target.origin, { method: "GET", path, headers: {} });
+      exchange(testServer().target.origin, { method: "GET", path, headers: {} });
     const { components } = (await get("/openapi.json")).body;
     expect(components.schemas.Ask.properties.query.maxLength).toBe(20_000);
     expect((await get("/")).text).toContain("&quot;questionLength&quot;:20000");
