@@ -22,7 +22,7 @@ export const create = (server: Server): void => {
     expect(escaped.body.data.name).toBe("😀\n/é");
   });
 
-  it("a new chat begins with the hello message, or with nothing if the chatbot has none", async () => {
+  it("the hello message is the first entry of a new chat", async () => {
     const chat = await createChat(server());
     const { data, total } = await listEntries(server(), chat.id);
     expect(total).toBe(1);
@@ -30,6 +30,9 @@ export const create = (server: Server): void => {
     expect(data).toMatchObject([
       { chat_id: chat.id, question: "", answer, moderation: "none", flagged: false },
     ]);
+  });
+
+  it("a new chat has no entries if the chatbot has no hello message", async () => {
     const silent = await createChat(server(), {}, server().noHelloKey);
     const entries = await listEntries(server(), silent.id, "", server().noHelloKey);
     expect(entries).toEqual({ data: [], total: 0 });
