@@ -32,20 +32,20 @@ const serve = (settings: Readonly<Record<string, string>>, command = ["serve"]) 
 
 /** Returns the output of a server that is stopped once it is listening. */
 const startAndStop = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const { child, ended, output, untilPrinted } = serve(settings);
+  const { child, exit, output, untilPrinted } = serve(settings);
   await untilPrinted(/ has started/);
   child.kill("SIGINT");
-  expect(await ended).toBe(0);
+  expect(await exit).toBe(0);
   return output.stdout;
 };
 
 /** Returns what a server prints on a terminal, where Ctrl-C stops it once it has started. */
 const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
   const script = ["script", "-qec", `${process.execPath} ${main} serve`, "/dev/null"] as const;
-  const { child, ended, output, untilPrinted } = start([], { ...quiet, ...settings }, [...script]);
+  const { child, exit, output, untilPrinted } = start([], { ...quiet, ...settings }, [...script]);
   await untilPrinted(/ has started .*\r/);
   child.stdin!.end("\x03");
-  await ended;
+  await exit;
   return output.stdout.replaceAll("\r", "");
 };
 
@@ -81,7 +81,7 @@ it("the first start without a terminal writes the key to a file, even if an earl
 it("at its first start, a server is ready only once its key is in a file; the memory store has its own file", async () => {
   const data = join(directory, "ready");
   const port = String(await freePort());
-  const { child, ended } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
+  const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
   const isReady = () =>
     fetch(`http://127.0.0.1:${port}/health/ready`).then(
       ({ ok }) => ok,
@@ -92,7 +92,7 @@ it("at its first start, a server is ready only once its key is in a file; the me
   // The file for the key of a SQLite file is left alone.
   expect(existsSync(join(data, "first-key"))).toBe(false);
   child.kill("SIGINT");
-  await ended;
+  await exit;
 });
 
 /** A provisioning file with a key that lets anyone use a widget. */

@@ -33,7 +33,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   server?.child.kill("SIGINT");
-  await server?.ended;
+  await server?.exit;
 });
 
 /** Runs a command, whose standard output may contain a new key once. */
@@ -121,7 +121,7 @@ it("a running server applies what commands change, and a key appears only in the
   await becomes(generated, 401);
 
   server.child.kill("SIGINT");
-  await server.ended;
+  await server.exit;
   output += server.output.stdout + server.output.stderr;
 
   expect(keys).toHaveLength(4);

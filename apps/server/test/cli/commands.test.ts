@@ -415,8 +415,8 @@ it("a command that cannot write its output fails, but still prints the id of a n
   const loseOutput = async (...args: ReadonlyArray<string>) => {
     const stdio = ["ignore", device.fd, "pipe"] satisfies SpawnOptions["stdio"];
     const line = [...args, "--chatbot", "Full"];
-    const { ended, output } = start(line, settings, undefined, { stdio });
-    expect(await ended).toBe(1);
+    const { exit, output } = start(line, settings, undefined, { stdio });
+    expect(await exit).toBe(1);
     const { stderr } = output;
     expect(stderr).toContain("ENOSPC: no space left on device, write");
     return stderr;

@@ -22,7 +22,7 @@ const withServer = async (
   settings: Readonly<Record<string, string>>,
   calls: (call: (key: string, path: string, body?: object) => Promise<any>) => Promise<void>,
 ) => {
-  const { child, ended, origin } = await startServer({ ...settings, PARLEY_PORT: "0" });
+  const { child, exit, origin } = await startServer({ ...settings, PARLEY_PORT: "0" });
   try {
     await calls(async (key, path, body) => {
       const response = await fetch(`${origin}${path}`, {
@@ -35,7 +35,7 @@ const withServer = async (
     });
   } finally {
     child.kill("SIGINT");
-    await ended;
+    await exit;
   }
 };
 

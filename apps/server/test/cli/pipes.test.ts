@@ -16,9 +16,9 @@ const settings = {
 };
 
 it("a command whose output has no reader ends without a message", async () => {
-  const { child, ended, output } = start(["--help"]);
+  const { child, exit, output } = start(["--help"]);
   child.stdout!.destroy();
-  expect([await ended, output.stderr]).toEqual([141, ""]);
+  expect([await exit, output.stderr]).toEqual([141, ""]);
 });
 
 it("a server whose log has no reader goes on", async () => {
@@ -37,10 +37,10 @@ it("a server whose log has no reader goes on", async () => {
 
 it("the installed command opens no debugger when it gets a SIGUSR1", async () => {
   const program = main.replace("main.ts", "PublishedCommand.ts");
-  const { child, ended, output } = start(["serve"], settings, [process.execPath, program]);
+  const { child, exit, output } = start(["serve"], settings, [process.execPath, program]);
   await once(child.stdout!, "data");
   child.kill("SIGUSR1");
   await new Promise((resolve) => setTimeout(resolve, 500));
   child.kill("SIGTERM");
-  expect([await ended, output.stderr]).toEqual([0, ""]);
+  expect([await exit, output.stderr]).toEqual([0, ""]);
 });

@@ -16,7 +16,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-/** Starts a command, or another program that starts one. Its output so far is in `output`. */
+/** Starts a command, or another program that starts one. `output` is what it has printed, `exit` its exit code. */
 export const start = (
   args: ReadonlyArray<string>,
   settings: Settings = {},
@@ -31,18 +31,18 @@ export const start = (
   const output = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const)
     child[name]?.on("data", (data) => (output[name] += data));
-  const ended = once(child, "close").then(([code]) => code as number | null);
+  const exit = once(child, "close").then(([code]) => code as number | null);
   /** Waits until standard output matches; fails if the program ends before. */
   const untilPrinted = async (pattern: RegExp): Promise<RegExpExecArray> => {
     for (;;) {
       const match = pattern.exec(output.stdout);
       if (match !== null) return match;
-      const isOver = ended.then(() => true);
+      const isOver = exit.then(() => true);
       if ((await Promise.race([isOver, once(child.stdout!, "data")])) === true)
         throw new Error(`${args.join(" ")} ended:\n${output.stdout}${output.stderr}`);
     }
   };
-  return { child, output, ended, untilPrinted };
+  return { child, output, exit, untilPrinted };
 };
 
 /** Starts a server; resolves with the origin of its general interface once it has logged its start. */
@@ -57,7 +57,7 @@ export const run = async (
   settings: Settings,
   input = "",
 ): Promise<CommandResult> => {
-  const { child, ended, output } = start(args, settings);
+  const { child, exit, output } = start(args, settings);
   child.stdin!.end(input);
-  return { code: await ended, ...output };
+  return { code: await exit, ...output };
 };

@@ -110,7 +110,7 @@ export const launch = async (
     PARLEY_KNOWLEDGE_DIR: knowledge,
     ...extra,
   };
-  const { child, ended, output, untilPrinted } = start(["serve"], settings, undefined, {
+  const { child, exit, output, untilPrinted } = start(["serve"], settings, undefined, {
     cwd: directory,
   });
   // An interrupted test run must not leave a server running.
@@ -121,7 +121,7 @@ export const launch = async (
   const stop = async () => {
     const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
     child.kill("SIGINT");
-    await ended;
+    await exit;
     process.off("exit", end);
     clearTimeout(deadline);
     await rm(directory, { recursive: true, force: true });
