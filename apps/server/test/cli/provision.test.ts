@@ -16,6 +16,9 @@ const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, "dat
 const parley = (...args: ReadonlyArray<string>) =>
   here(args, { ...settings, PARLEY_TEST_KEY: key });
 
+const json = async (...args: ReadonlyArray<string>) =>
+  JSON.parse((await parley(...args, "--json")).stdout);
+
 const declare = async (...chatbots: ReadonlyArray<object>) => {
   const file = join(directory, "chatbots.json");
   const $schema = "../docs/provisioning.schema.json";
@@ -32,8 +35,8 @@ it("parley provision shows the changes, applies them, and then has nothing left 
   const created = `create chatbot "Helpdesk" in workspace "Acme" with the key prl_${id}_…\n`;
   const plan = await parley("provision", file, "--dry-run");
   expect(plan).toEqual({ code: 0, stdout: created, stderr: "" });
-  expect(JSON.parse((await parley("chatbot", "list", "--json")).stdout)).toEqual([]);
-  expect(JSON.parse((await parley("audit", "--json")).stdout)).toEqual([]);
+  expect(await json("chatbot", "list")).toEqual([]);
+  expect(await json("audit")).toEqual([]);
   expect((await parley("provision", file)).stdout).toBe(created);
   const nothing = { code: 0, stdout: "There is nothing to change.\n", stderr: "" };
   expect(await parley("provision", file)).toEqual(nothing);
@@ -51,27 +54,22 @@ it("parley provision shows the changes, applies them, and then has nothing left 
       `change key prl_${id}_… for chatbot "Helpdesk" in workspace "Acme"\n` +
       '  scopes: ["read"] -> ["ask"]\n',
   );
-  const done = await parley("provision", file, "--json");
-  expect(JSON.parse(done.stdout)).toMatchObject({
+  const done = await json("provision", file);
+  expect(done).toMatchObject({
     dryRun: false,
     changes: [{ fields: [{}, { field: "helloMessage", before: null, after: "Hi" }, {}] }, {}],
   });
   expect(await parley("provision", file)).toEqual(nothing);
-  const { stdout: lines } = await parley("audit", "--json", "--limit", "1");
-  expect(JSON.parse(lines)[0].actor).toMatch(/^cli:/);
-  for (const printed of [plan.stdout, stdout, done.stdout, lines]) {
-    expect(printed).not.toContain(key.slice(17));
-  }
+  const [change] = await json("audit", "--limit", "1");
+  expect(change.actor).toMatch(/^cli:/);
+  for (const printed of [plan.stdout, stdout, done, change])
+    expect(JSON.stringify(printed)).not.toContain(key.slice(17));
 });
 
 it("parley provision can let a key sign visitor tokens, and never prints its signing secret", async () => {
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   const of = (more: object) =>
     declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], ...more }] });
-  const visitors = async () => {
-    const [listed] = JSON.parse((await parley("key", "list", "--json")).stdout);
-    return listed.visitors;
-  };
   for (const [more, change, expected] of [
     [{ visitors: true }, "false -> true", true],
     [{}, null, true],
@@ -81,7 +79,7 @@ it("parley provision can let a key sign visitor tokens, and never prints its sig
     if (change === null) expect(stdout).not.toContain("visitors");
     else expect(stdout).toContain(`\n  visitors: ${change}\n`);
     expect(stdout + stderr).not.toContain(secret);
-    expect(await visitors()).toBe(expected);
+    expect((await json("key", "list"))[0].visitors).toBe(expected);
   }
   const { stdout } = await parley("audit", "--json");
   expect(stdout).not.toContain(secret);
