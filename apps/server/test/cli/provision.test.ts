@@ -3,7 +3,7 @@ import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
 import { temporaryFolder } from "../TemporaryFolder.ts";
-import { here } from "./here.ts";
+import { here, shell } from "./here.ts";
 
 const directory = temporaryFolder();
 let key: string;
@@ -167,24 +167,19 @@ it("parley provision rejects a file with mistakes, names them all, and writes no
 });
 
 it("an exported file moves chatbots and keys to another database, and each key and its visitors' tokens stay valid", async () => {
-  const [one, two] = await Promise.all(
-    ["from", "to"].map(async (name) => {
-      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, name) };
-      await here(["migrate"], settings);
-      return (...args: ReadonlyArray<string>) => here(args, settings);
-    }),
-  );
-  const create = "chatbot create --workspace Acme --name Shop --hello-message Hi".split(" ");
-  expect((await one!(...create)).code).toBe(0);
-  const created = await one!("key", "create", "--name", "site", "--visitors", "--json");
-  const revoked = JSON.parse((await one!("key", "create", "--json")).stdout);
-  await one!("key", "revoke", revoked.id);
+  const [one, two] = ["from", "to"].map((name) =>
+    shell({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, name) }),
+  ) as [ReturnType<typeof shell>, ReturnType<typeof shell>];
+  for (const { parley } of [one, two]) expect((await parley("migrate")).code).toBe(0);
+  await one.json("chatbot create --workspace Acme --name Shop --hello-message Hi");
+  const { key: fullKey } = await one.json("key create --name site --visitors");
+  const revokedKey = await one.json("key create");
+  await one.json(`key revoke ${revokedKey.id}`);
   const file = join(directory, "moved.json");
-  const exported = await one!("provision", "--export", file);
-  expect(exported.stdout).toMatch(/^Wrote 1 chatbot and 1 key\./);
+  const { stdout } = await one.parley(`provision --export ${file}`);
+  expect(stdout).toMatch(/^Wrote 1 chatbot and 1 key\./);
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   const content = JSON.parse(await readFile(file, "utf8"));
-  const fullKey: string = JSON.parse(created.stdout).key;
   const sha256 = createHash("sha256").update(fullKey).digest("hex");
   expect(content.chatbots[0]).toMatchObject({
     workspace: "Acme",
@@ -198,24 +193,23 @@ it("an exported file moves chatbots and keys to another database, and each key a
       },
     ],
   });
-  expect((await two!("provision", file)).code).toBe(0);
-  expect((await two!("provision", file)).stdout).toBe("There is nothing to change.\n");
-  const keysOf = async (parley: typeof one) => {
-    const keys = JSON.parse((await parley!("key", "list", "--json")).stdout);
-    return keys
+  expect((await two.parley(`provision ${file}`)).code).toBe(0);
+  expect((await two.parley(`provision ${file}`)).stdout).toBe("There is nothing to change.\n");
+  const keysOf = async ({ json }: typeof one) =>
+    (await json("key list"))
       .filter(({ state }: { state: string }) => state === "live")
       .map(({ createdAt: _, lastUsedAt: __, ...key }: Record<string, unknown>) => key);
-  };
   expect(await keysOf(two)).toEqual(await keysOf(one));
   // The file is never overwritten, and a key is declared in one way.
-  expect((await one!("provision", "--export", file)).code).toBe(1);
+  expect((await one.parley(`provision --export ${file}`)).code).toBe(1);
   for (const key of [
     { scopes: ["read"] },
     { keyId: "a".repeat(12), scopes: ["read"] },
     { keyId: "a".repeat(12), keyHash: sha256, visitors: true, scopes: ["read"] },
     { key: fullKey, keyHash: sha256, scopes: ["read"] },
   ]) {
-    const { code, stderr } = await two!("provision", await declare({ ...bot, keys: [key] }));
+    const wrong = await declare({ ...bot, keys: [key] });
+    const { code, stderr } = await two.parley(`provision ${wrong}`);
     expect([code, stderr]).toEqual([1, expect.stringContaining("keyHash")]);
   }
 });
