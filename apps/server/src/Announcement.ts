@@ -51,7 +51,7 @@ export const announceStart = Effect.fnUntraced(function* (
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
-  const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
+  const models = llms.map(({ options, provider }) => `${options.model} at ${provider}`).join(", ");
   if (firstKey !== null && !process.stdout.isTTY) yield* writeKey(firstKey);
   if (process.stdout.isTTY) {
     const key = firstKey && Redacted.value(firstKey);

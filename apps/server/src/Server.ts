@@ -31,8 +31,7 @@ import {
 import { layerObservability } from "./layers/Observability.ts";
 import { layerStore } from "./layers/StoreLayer.ts";
 import { Lifecycle } from "./Lifecycle.ts";
-import { firstStart } from "./provision/FirstStart.ts";
-import { provision } from "./provision/Provision.ts";
+import { firstStart, provision } from "./provision/Provision.ts";
 import { Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
 

@@ -30,24 +30,6 @@ import {
 
 const invalid = (message: string) => new SettingsInvalid({ message });
 
-/** An OpenAI-compatible endpoint and one of its models. */
-export interface ModelSettings {
-  readonly baseUrl: string;
-  readonly apiKey: Redacted.Redacted | undefined;
-  readonly model: string;
-  /** The host of the endpoint, which identifies the provider in usage and metrics. */
-  readonly provider: string;
-  /** The names of the settings that these values come from. */
-  readonly names: { readonly baseUrl: string; readonly model: string; readonly apiKey: string };
-}
-
-/** The options of a moderation endpoint. */
-export const moderationModel = ({ apiKey, baseUrl, model }: ModelSettings) => ({
-  apiKey,
-  baseUrl,
-  model,
-});
-
 /**
  * Each setting's default, as it would be written in the environment (`null`: none), and its meaning; and, if the default
  * depends on other settings, what it is. The table in docs/settings.md is written from these rows.
@@ -201,14 +183,15 @@ const person = text("a name of at most 200 printable characters", (name) =>
   /^\P{C}{1,200}$/u.test(name) ? name : null,
 );
 
-/** The three settings of a model at an endpoint, which `toModel` checks. */
-type ModelName = Extract<Name, `${string}_${"BASE_URL" | "MODEL" | "API_KEY"}`>;
-const model = (baseUrl: ModelName, model: ModelName, apiKey: ModelName) =>
+/** Reads the three settings of a model at an endpoint, which `toModel` checks. */
+const model = <const Prefix extends "PARLEY_LLM" | "PARLEY_LLM_FALLBACK" | "PARLEY_MODERATION">(
+  prefix: Prefix,
+) =>
   Config.all({
-    names: Config.succeed({ baseUrl, model, apiKey }),
-    baseUrl: setting(baseUrl, Config.URL),
-    model: setting(model, Config.String),
-    apiKey: setting(apiKey, Config.Redacted),
+    prefix: Config.succeed(prefix),
+    baseUrl: setting(`${prefix}_BASE_URL`, Config.URL),
+    model: setting(`${prefix}_MODEL`, Config.String),
+    apiKey: setting(`${prefix}_API_KEY`, Config.Redacted),
   });
 
 /** Returns a model and its endpoint; `null` if neither is set. */
@@ -216,33 +199,33 @@ const toModel = Effect.fnUntraced(function* ({
   apiKey,
   baseUrl,
   model: name,
-  names,
+  prefix,
 }: Config.Success<ReturnType<typeof model>>) {
   if (baseUrl === null || name === null) {
     if (baseUrl === null && name === null && apiKey === null) return null;
     return yield* invalid(
-      `${names.baseUrl} and ${names.model} must be set together; ${names.apiKey} needs both.`,
+      `${prefix}_BASE_URL and ${prefix}_MODEL must be set together; ${prefix}_API_KEY needs both.`,
     );
   }
-  if (!/^https?:$/.test(baseUrl.protocol) && !baseUrl.href.includes("@")) {
-    return yield* invalid(
-      `${names.baseUrl} must begin with http:// or https://, as in http://${baseUrl.href}`,
-    );
+  const isHttp = /^https?:$/.test(baseUrl.protocol);
+  if (!isHttp || baseUrl.username !== "" || baseUrl.password !== "") {
+    const mend =
+      isHttp || baseUrl.href.includes("@")
+        ? `and must not contain a user name or password: set ${prefix}_API_KEY instead.`
+        : `as in http://${baseUrl.href}`;
+    return yield* invalid(`${prefix}_BASE_URL must begin with http:// or https://, ${mend}`);
   }
-  if (!/^https?:$/.test(baseUrl.protocol) || baseUrl.username !== "" || baseUrl.password !== "") {
-    return yield* invalid(
-      `${names.baseUrl} must begin with http:// or https://, and must not contain a user name or password: set ${names.apiKey} instead.`,
-    );
-  }
-  const settings: ModelSettings = {
-    baseUrl: baseUrl.href,
-    model: name,
-    apiKey: apiKey ?? undefined,
+  return {
+    /** What the settings of this model begin with. */
+    prefix,
+    options: { baseUrl: baseUrl.href, model: name, apiKey: apiKey ?? undefined },
+    /** The host of the endpoint, which identifies the provider in usage and metrics. */
     provider: baseUrl.host,
-    names,
   };
-  return settings;
 });
+
+/** An OpenAI-compatible endpoint and one of its models. */
+export type ModelSettings = NonNullable<Effect.Success<ReturnType<typeof toModel>>>;
 
 const config = Config.all({
   host: setting("PARLEY_HOST", Config.String),
@@ -273,21 +256,13 @@ const config = Config.all({
   schema: setting("PARLEY_SCHEMA", Config.String),
   actor: setting("PARLEY_ACTOR", person),
   provision: setting("PARLEY_PROVISION", Config.String),
-  llm: model("PARLEY_LLM_BASE_URL", "PARLEY_LLM_MODEL", "PARLEY_LLM_API_KEY"),
-  fallback: model(
-    "PARLEY_LLM_FALLBACK_BASE_URL",
-    "PARLEY_LLM_FALLBACK_MODEL",
-    "PARLEY_LLM_FALLBACK_API_KEY",
-  ),
+  llm: model("PARLEY_LLM"),
+  fallback: model("PARLEY_LLM_FALLBACK"),
   contextTokens: setting("PARLEY_LLM_CONTEXT_TOKENS", integer(1000)),
   moderation: Config.all({
     /** The moderation of chatbots whose own settings do not specify any. */
     fallback: setting("PARLEY_MODERATION", literals("off", "endpoint")),
-    endpoint: model(
-      "PARLEY_MODERATION_BASE_URL",
-      "PARLEY_MODERATION_MODEL",
-      "PARLEY_MODERATION_API_KEY",
-    ),
+    endpoint: model("PARLEY_MODERATION"),
     /** Whether questions pass moderation if the endpoint fails. */
     failOpen: setting("PARLEY_MODERATION_FAIL_OPEN", Config.Boolean),
   }),
@@ -379,7 +354,7 @@ export const readSettings = (
       const warnings = [
         ...ignoredVariables(environment, defaults),
         ...ignoredTelemetry(environment),
-        ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
+        ...models.flatMap(({ options }) => unusedProxy(environment, options.baseUrl)),
         ...(settings.store !== "postgres" && settings.databaseUrl !== null
           ? [`DATABASE_URL is set, but ignored: PARLEY_STORE is ${settings.store}.`]
           : []),

@@ -2,7 +2,7 @@
  * Stops the process if its terminal closes, or if the package manager that runs it exits.
  */
 import { Effect, Schedule } from "effect";
-import { findProcess } from "./Processes.ts";
+import { readFile } from "node:fs/promises";
 
 /** Whether the process has a terminal. Under `nohup` or a supervisor it has none. */
 export const hasTerminal = [process.stdin, process.stdout, process.stderr].some(
@@ -21,6 +21,22 @@ const makeStop = Effect.sync(() => {
 export const stopOnHangup = Effect.map(makeStop, (stop) => {
   process.on("SIGHUP", () => stop("SIGINT"));
 });
+
+/** The errors of `/proc` that mean that there is no such process, or none that this user may see. */
+const absences: ReadonlyArray<unknown> = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
+
+/** Returns a process's parent and command line; `null` if there is no such process. Fails if it cannot tell. */
+const findProcess = async (pid: number) => {
+  try {
+    const status = await readFile(`/proc/${pid}/status`, "utf8");
+    const command = await readFile(`/proc/${pid}/cmdline`, "utf8");
+    const parent = Number(/^PPid:\s*(\d+)/m.exec(status)?.[1]);
+    return { parent, command: command.replaceAll("\0", " ").trim() };
+  } catch (error) {
+    if (absences.includes((error as NodeJS.ErrnoException).code)) return null;
+    throw error;
+  }
+};
 
 const isRunner = (command: string) =>
   /^(\S*node )?(\S*\/)?(npm|npx|pnpm)(-cli)?(\.[cm]?js)?( |$)/.test(command);
@@ -43,10 +59,11 @@ const findRunners = Effect.tryPromise(async () => {
 
 /**
  * If the `start` script runs the server, stops the server when a package manager above it exits. On SIGTERM, npx exits
- * but forwards the signal only to a shell, so pnpm and the server would keep running.
+ * but forwards the signal only to a shell, so pnpm and the server would keep running. Works only on Linux, where
+ * supervisors and containers send that signal.
  */
 export const stopWithScript = Effect.gen(function* () {
-  if (process.env["npm_lifecycle_event"] !== "start") return;
+  if (process.env["npm_lifecycle_event"] !== "start" || process.platform !== "linux") return;
   const stop = yield* makeStop;
   yield* Effect.gen(function* () {
     const runners = yield* findRunners;

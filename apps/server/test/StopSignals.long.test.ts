@@ -1,22 +1,16 @@
 /**
  * What a server does when its terminal closes, or when the script or package manager that started it ends.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, expect, it, vi } from "vitest";
-import { withoutSettings } from "./withoutSettings.ts";
+import { afterEach, expect, it, vi } from "vitest";
+import { temporaryFolder } from "./TemporaryFolder.ts";
+import { start } from "./cli/run.ts";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const serve = `'${process.execPath}' apps/server/src/main.ts serve`;
-const start = "npx --yes pnpm@12 start";
+const startScript = "npx --yes pnpm@12 start";
 
-const directory = mkdtempSync(join(tmpdir(), "parley-signals-"));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 /** The servers' process groups, to kill the servers that a failed test leaves running. */
 const groups: Array<number> = [];
@@ -31,31 +25,17 @@ afterEach(() => {
 });
 
 /** Runs a program in its own process group, and resolves when the server that it starts is listening. */
-const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
-  const child = spawn(program, args, {
-    cwd: root,
-    detached: true,
-    env: {
-      ...withoutSettings(),
-      SHELL: "/bin/sh",
-      PARLEY_STORE: "memory",
-      PARLEY_DATA_DIR: directory,
-      PARLEY_PORT: "0",
-      PARLEY_MANAGEMENT_PORT: "0",
-    },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  groups.push(child.pid!);
-  const lines: Array<string> = [];
-  const reader = createInterface(child.stdout).on("line", (line) => lines.push(line));
-  const untilPrinted = async (pattern: RegExp): Promise<string> => {
-    for (;;) {
-      const match = pattern.exec(lines.join("\n"));
-      if (match !== null) return match[1]!;
-      await once(reader, "line");
-    }
+const runServer = async (program: string, ...args: ReadonlyArray<string>) => {
+  const settings = {
+    SHELL: "/bin/sh",
+    PARLEY_STORE: "memory",
+    PARLEY_DATA_DIR: directory,
+    PARLEY_PORT: "0",
+    PARLEY_MANAGEMENT_PORT: "0",
   };
-  const origin = await untilPrinted(/general(?:=|":")(\S+?)\/api/);
+  const { child, untilPrinted } = start(args, settings, [program], { cwd: root, detached: true });
+  groups.push(child.pid!);
+  const [, origin] = await untilPrinted(/general(?:=|":")(\S+?)\/api/);
   const isUp = () =>
     fetch(`${origin}/docs`).then(
       ({ ok }) => ok,
@@ -67,25 +47,25 @@ const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
 
 /** Runs a command line on a new terminal, which closes when `script` is killed. */
 const onTerminal = (line: string) =>
-  startServer("script", "--quiet", "--flush", "--command", line, "/dev/null");
+  runServer("script", "--quiet", "--flush", "--command", line, "/dev/null");
 
 const untilDown = (isUp: () => Promise<boolean>) =>
   vi.waitFor(async () => expect(await isUp()).toBe(false), { timeout: 20_000, interval: 200 });
 
 it("a SIGTERM to npx stops the server that npx started", async () => {
-  const { child, isUp } = await startServer("npx", ...start.split(" ").slice(1));
+  const { child, isUp } = await runServer("npx", ...startScript.split(" ").slice(1));
   child.kill("SIGTERM");
   await untilDown(isUp);
 });
 
-it.each([start, serve])("closing a terminal stops the server in it: %s", async (line) => {
+it.each([startScript, serve])("closing a terminal stops the server in it: %s", async (line) => {
   const { child, isUp } = await onTerminal(line);
   child.kill("SIGKILL");
   await untilDown(isUp);
 });
 
 it("a SIGHUP makes a server without a terminal reload its documents", async () => {
-  const { child, isUp, untilPrinted } = await startServer("sh", "-c", `exec ${serve}`);
+  const { child, isUp, untilPrinted } = await runServer("sh", "-c", `exec ${serve}`);
   child.kill("SIGHUP");
   await untilPrinted(/Reloaded the documents in (.*)/);
   expect(await isUp()).toBe(true);

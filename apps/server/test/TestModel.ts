@@ -2,8 +2,34 @@
  * A language model with OpenAI's chat completions API, whose answers a test controls.
  */
 import { once } from "node:events";
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text as readAll } from "node:stream/consumers";
+
+/** A request that an endpoint received. */
+export interface Received {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** Starts a server that reads each request, and lets `respond` respond to it. */
+export const startEndpoint = async (
+  respond: (request: Received, response: ServerResponse) => unknown,
+) => {
+  const received: Array<Received> = [];
+  const server = createServer(async (request, response) => {
+    const call = { path: request.url!, headers: request.headers, body: await readAll(request) };
+    received.push(call);
+    respond(call, response);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  return { received, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close };
+};
 
 /** A request for an answer. */
 export interface ModelRequest {
@@ -16,11 +42,7 @@ export interface ModelRequest {
   readonly end: (usage?: object) => void;
 }
 
-export interface TestModel {
-  /** Settings that make a server use this model. */
-  readonly settings: Readonly<Record<string, string>>;
-  readonly close: () => void;
-}
+export type TestModel = Awaited<ReturnType<typeof startTestModel>>;
 
 const chunk = (delta: object, finish: string | null = null): string =>
   `data: ${JSON.stringify({
@@ -31,20 +53,27 @@ const chunk = (delta: object, finish: string | null = null): string =>
     choices: [{ index: 0, delta, finish_reason: finish }],
   })}\n\n`;
 
+/** Also moderates, and flags nothing. `refuse` returns the status and error of the requests that fail. */
 export const startTestModel = async (
   answer: (request: ModelRequest) => unknown,
-): Promise<TestModel> => {
-  const server = createServer(async (request, response) => {
-    let prompt = "";
-    for await (const part of request.setEncoding("utf8")) prompt += part;
-    const { content } = JSON.parse(prompt).messages.at(-1);
+  refuse: (request: Received) => readonly [status: number, error: object] | undefined = () =>
+    undefined,
+) => {
+  const endpoint = await startEndpoint((request, response) => {
+    const json = (status: number, body: object) =>
+      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    const refusal = refuse(request);
+    if (refusal !== undefined) return json(refusal[0], { error: refusal[1] });
+    if (request.path.endsWith("/moderations"))
+      return json(200, { results: [{ flagged: false, categories: {} }] });
+    const { content } = JSON.parse(request.body).messages.at(-1);
     const write = (text: string) => {
       if (!response.headersSent) response.writeHead(200, { "content-type": "text/event-stream" });
       response.write(text);
     };
-    answer({
+    return answer({
       text: typeof content === "string" ? content : content.map((part: any) => part.text).join(""),
-      prompt,
+      prompt: request.body,
       response,
       say: (content) => write(chunk({ role: "assistant", content })),
       end: (usage) => {
@@ -53,20 +82,14 @@ export const startTestModel = async (
         response.end("data: [DONE]\n\n");
       },
     });
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  return {
-    settings: {
-      PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-      PARLEY_LLM_MODEL: "slow",
-      PARLEY_LLM_API_KEY: "k",
-    },
-    close: () => {
-      server.closeAllConnections();
-      server.close();
-    },
+  });
+  /** Settings that make a server use this model. */
+  const settings = {
+    PARLEY_LLM_BASE_URL: `${endpoint.url}/v1`,
+    PARLEY_LLM_MODEL: "slow",
+    PARLEY_LLM_API_KEY: "k",
   };
+  return { ...endpoint, settings };
 };
 
 export interface SlowModel extends TestModel {

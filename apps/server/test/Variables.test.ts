@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Effect } from "effect";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -16,58 +16,56 @@ const fileOf = (content: string | Uint8Array) =>
     (directory) => Effect.promise(() => rm(directory, { recursive: true })),
   ).pipe(Effect.map((directory) => join(directory, "value")));
 
-describe("a setting from <name>_FILE", () => {
-  it.effect(
-    "a setting from <name>_FILE is the file's content without a final line break or byte order mark",
-    () =>
-      Effect.gen(function* () {
-        for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
-          const settings = yield* readSettings({ PARLEY_PORT_FILE: yield* fileOf(content) });
-          assert.strictEqual(settings.port, 8080);
-          assert.deepStrictEqual(settings.warnings, []);
-        }
-      }),
-  );
-
-  it.effect(
-    "the error for an invalid <name>_FILE names the variable and does not repeat the file's content",
-    () =>
-      Effect.gen(function* () {
-        const utf16 = Buffer.from("\ufeffsecret", "utf16le");
-        for (const [content, reason] of [
-          ["", "is empty"],
-          [" \n", "is empty"],
-          ["secret\n\n", "more than one line"],
-          ["secret\nsecret", "more than one line"],
-          [utf16, "not UTF-8"],
-          [utf16.subarray(2), "not UTF-8"],
-          [Uint8Array.of(0xfc), "not UTF-8"],
-        ] as const) {
-          const path = yield* fileOf(content);
-          const { message } = yield* Effect.flip(readSettings({ DATABASE_URL_FILE: path }));
-          assert.match(message, /^DATABASE_URL_FILE: /);
-          assert.include(message, reason);
-          assert.notInclude(message, "secret");
-        }
-        const missing = yield* Effect.flip(readSettings({ PARLEY_LLM_API_KEY_FILE: "/nowhere" }));
-        assert.match(missing.message, /^PARLEY_LLM_API_KEY_FILE: .*ENOENT/);
-        const directory = yield* Effect.flip(readSettings({ PARLEY_HOST_FILE: "/tmp" }));
-        assert.match(directory.message, /^PARLEY_HOST_FILE: .*EISDIR/);
-        const both = { DATABASE_URL: "secret", DATABASE_URL_FILE: yield* fileOf("secret") };
-        const { message } = yield* Effect.flip(readSettings(both));
-        assert.strictEqual(message, "DATABASE_URL and DATABASE_URL_FILE are both set: unset one.");
-      }),
-  );
-
-  it.effect("a setting that is itself a path cannot come from <name>_FILE", () =>
+it.effect(
+  "a setting from <name>_FILE is the file's content without a final line break or byte order mark",
+  () =>
     Effect.gen(function* () {
-      const path = yield* fileOf("/elsewhere");
-      const settings = yield* readSettings({ PARLEY_DATA_DIR_FILE: path });
-      assert.strictEqual(settings.dataDir, "./.parley");
-      assert.match(settings.warnings.join(), /PARLEY_DATA_DIR_FILE is not a setting/);
+      for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
+        const settings = yield* readSettings({ PARLEY_PORT_FILE: yield* fileOf(content) });
+        assert.strictEqual(settings.port, 8080);
+        assert.deepStrictEqual(settings.warnings, []);
+      }
     }),
-  );
-});
+);
+
+it.effect(
+  "the error for an invalid <name>_FILE names the variable and does not repeat the file's content",
+  () =>
+    Effect.gen(function* () {
+      const utf16 = Buffer.from("\ufeffsecret", "utf16le");
+      for (const [content, reason] of [
+        ["", "is empty"],
+        [" \n", "is empty"],
+        ["secret\n\n", "more than one line"],
+        ["secret\nsecret", "more than one line"],
+        [utf16, "not UTF-8"],
+        [utf16.subarray(2), "not UTF-8"],
+        [Uint8Array.of(0xfc), "not UTF-8"],
+      ] as const) {
+        const path = yield* fileOf(content);
+        const { message } = yield* Effect.flip(readSettings({ DATABASE_URL_FILE: path }));
+        assert.match(message, /^DATABASE_URL_FILE: /);
+        assert.include(message, reason);
+        assert.notInclude(message, "secret");
+      }
+      const missing = yield* Effect.flip(readSettings({ PARLEY_LLM_API_KEY_FILE: "/nowhere" }));
+      assert.match(missing.message, /^PARLEY_LLM_API_KEY_FILE: .*ENOENT/);
+      const directory = yield* Effect.flip(readSettings({ PARLEY_HOST_FILE: "/tmp" }));
+      assert.match(directory.message, /^PARLEY_HOST_FILE: .*EISDIR/);
+      const both = { DATABASE_URL: "secret", DATABASE_URL_FILE: yield* fileOf("secret") };
+      const { message } = yield* Effect.flip(readSettings(both));
+      assert.strictEqual(message, "DATABASE_URL and DATABASE_URL_FILE are both set: unset one.");
+    }),
+);
+
+it.effect("a setting that is itself a path cannot come from <name>_FILE", () =>
+  Effect.gen(function* () {
+    const path = yield* fileOf("/elsewhere");
+    const settings = yield* readSettings({ PARLEY_DATA_DIR_FILE: path });
+    assert.strictEqual(settings.dataDir, "./.parley");
+    assert.match(settings.warnings.join(), /PARLEY_DATA_DIR_FILE is not a setting/);
+  }),
+);
 
 it.effect("PARLEY_MANAGEMENT_PORT is a port on 127.0.0.1, or a host and a port; 0 is none", () =>
   Effect.gen(function* () {
@@ -124,14 +122,11 @@ it.effect(
         PARLEY_PORT: "tcp://10.43.7.1:3000",
         PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
         PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
-        PARLEY_SERVICE_HOST: "10.43.7.1",
-        PARLEY_SERVICE_PORT: "3000",
         PARLEY_SERVICE_PORT_HTTP: "3000",
         PARLEY_PORT_3000_TCP: "tcp://10.43.7.1:3000",
         PARLEY_PORT_3000_TCP_ADDR: "10.43.7.1",
         PARLEY_WEB_PORT: "tcp://10.43.7.4:80",
         DATABASE_SERVICE_HOST: "10.43.7.5",
-        DATABASE_PORT: "tcp://10.43.7.5:5432",
       });
       assert.deepStrictEqual(
         { port, askPort, management },

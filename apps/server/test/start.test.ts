@@ -1,27 +1,20 @@
 /**
  * Starts the server with good and bad settings and provisioning files.
  */
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Duration, Effect } from "effect";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { expect, inject, it } from "vitest";
+import { temporaryFolder } from "./TemporaryFolder.ts";
 import { here, oneLineAndHint } from "./cli/here.ts";
-import { main } from "./cli/run.ts";
+import { main, start } from "./cli/run.ts";
 import { freePort } from "./FreePort.ts";
 import { readSettings } from "../src/Settings.ts";
-import { withoutSettings } from "./withoutSettings.ts";
 
-let directory: string;
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-start-"));
-  await chmod(directory, 0o711);
-});
-afterAll(() => rm(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
 /** The file to which a first start without a terminal writes the key. */
@@ -34,89 +27,72 @@ const refusal = async (settings: Readonly<Record<string, string>>): Promise<stri
   return stderr;
 };
 
-const spawnCommand = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
-  const child = spawn(process.execPath, [main, ...args], {
-    env: { ...withoutSettings(), ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  return { child, exit: once(child, "exit") };
-};
-
-const serve = (settings: Readonly<Record<string, string>>) => spawnCommand(["serve"], settings);
+const serve = (settings: Readonly<Record<string, string>>, command = ["serve"]) =>
+  start(command, { ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings });
 
 /** Returns the output of a server that is stopped once it is listening. */
 const startAndStop = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const { child, exit } = serve(settings);
-  let printed = "";
-  for await (const data of child.stdout) {
-    printed += data;
-    // Only once: a second signal would kill the server before it has shut down.
-    if (!child.killed && printed.includes(" has started")) child.kill("SIGINT");
-  }
-  expect((await exit)[0]).toBe(0);
-  return printed;
+  const { child, exit, output, untilPrinted } = serve(settings);
+  await untilPrinted(/ has started/);
+  child.kill("SIGINT");
+  expect(await exit).toBe(0);
+  return output.stdout;
 };
 
 /** Returns what a server prints on a terminal, where Ctrl-C stops it once it has started. */
 const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const child = spawn("script", ["-qec", `${process.execPath} ${main} serve`, "/dev/null"], {
-    env: { ...withoutSettings(), ...quiet, ...settings },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  let printed = "";
-  for await (const data of child.stdout) {
-    printed += String(data).replaceAll("\r", "");
-    if (/ has started .*\n/.test(printed)) child.stdin.end("\x03");
-  }
-  return printed;
+  const script = ["script", "-qec", `${process.execPath} ${main} serve`, "/dev/null"] as const;
+  const { child, exit, output, untilPrinted } = start([], { ...quiet, ...settings }, [...script]);
+  await untilPrinted(/ has started .*\r/);
+  child.stdin!.end("\x03");
+  await exit;
+  return output.stdout.replaceAll("\r", "");
 };
 
-describe("the first start", () => {
-  it("the first start without a terminal writes the key to a file, even if an earlier attempt could not listen", async () => {
-    const portHolder = createServer().listen(0, "127.0.0.1");
-    await once(portHolder, "listening");
-    const { port } = portHolder.address() as AddressInfo;
-    const settings = {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: inject("postgresUrl"),
-      PARLEY_SCHEMA: `start_${process.pid}`,
-      PARLEY_PORT: String(port),
-    };
-    expect(await refusal(settings)).toContain(
-      `the port is in use; set PARLEY_PORT to another, such as ${port < 65_000 ? port + 100 : port - 100}.`,
-    );
-    portHolder.close();
-    await once(portHolder, "close");
-    const printed = await startAndStop(settings);
-    expect(printed).toContain(`The first API key is in ${keyFile()}, `);
-    expect(printed).not.toContain("prl_");
-    expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
-    expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
-    const terminalOutput = await onTerminal(settings);
-    expect(terminalOutput).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
-    expect(terminalOutput).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
-    expect(terminalOutput).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
-    expect(terminalOutput).toMatch(
-      /^API key +shown when the server first started; create another: npx --yes pnpm@12 --silent parley key create /m,
-    );
-  }, 60_000);
+it("the first start without a terminal writes the key to a file, even if an earlier attempt could not listen", async () => {
+  const portHolder = createServer().listen(0, "127.0.0.1");
+  await once(portHolder, "listening");
+  const { port } = portHolder.address() as AddressInfo;
+  const settings = {
+    PARLEY_STORE: "postgres",
+    DATABASE_URL: inject("postgresUrl"),
+    PARLEY_SCHEMA: `start_${process.pid}`,
+    PARLEY_PORT: String(port),
+  };
+  expect(await refusal(settings)).toContain(
+    `the port is in use; set PARLEY_PORT to another, such as ${port < 65_000 ? port + 100 : port - 100}.`,
+  );
+  portHolder.close();
+  await once(portHolder, "close");
+  const printed = await startAndStop(settings);
+  expect(printed).toContain(`The first API key is in ${keyFile()}, `);
+  expect(printed).not.toContain("prl_");
+  expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
+  expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
+  const terminalOutput = await onTerminal(settings);
+  expect(terminalOutput).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
+  expect(terminalOutput).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
+  expect(terminalOutput).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
+  expect(terminalOutput).toMatch(
+    /^API key +shown when the server first started; create another: npx --yes pnpm@12 --silent parley key create /m,
+  );
+}, 60_000);
 
-  it("at its first start, a server is ready only once its key is in a file; the memory store has its own file", async () => {
-    const data = join(directory, "ready");
-    const port = String(await freePort());
-    const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
-    const isReady = () =>
-      fetch(`http://127.0.0.1:${port}/health/ready`).then(
-        ({ ok }) => ok,
-        () => false,
-      );
-    while (!(await isReady())) expect(child.exitCode).toBeNull();
-    expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
-    // The file for the key of a SQLite file is left alone.
-    expect(existsSync(join(data, "first-key"))).toBe(false);
-    child.kill("SIGINT");
-    await exit;
-  });
+it("at its first start, a server is ready only once its key is in a file; the memory store has its own file", async () => {
+  const data = join(directory, "ready");
+  const port = String(await freePort());
+  const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
+  const isReady = () =>
+    fetch(`http://127.0.0.1:${port}/health/ready`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  while (!(await isReady())) expect(child.exitCode).toBeNull();
+  expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
+  // The file for the key of a SQLite file is left alone.
+  expect(existsSync(join(data, "first-key"))).toBe(false);
+  child.kill("SIGINT");
+  await exit;
 });
 
 /** A provisioning file with a key that lets anyone use a widget. */
@@ -166,10 +142,9 @@ it("while it connects to its database, a server survives a SIGHUP, which other c
     await once(database, "listening");
     const { port } = database.address() as AddressInfo;
     const connected = once(database, "connection");
-    const { child, exit } = spawnCommand(command, {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
-    });
+    const DATABASE_URL = `postgres://nobody@127.0.0.1:${port}/none`;
+    const { child } = serve({ PARLEY_STORE: "postgres", DATABASE_URL }, [...command]);
+    const exit = once(child, "exit");
     const [socket] = (await connected) as [Socket];
     child.kill(signal);
     // The server exits because of the database, not the signal.
@@ -194,52 +169,19 @@ it("a provisioning file is not applied if a setting is wrong", async () => {
   expect((await here(["chatbot", "list", "--json"], settings)).stdout.trim()).toBe("[]");
 }, 60_000);
 
-describe("a setting", () => {
-  it("the error for an invalid value names its setting, and repeats no credentials", async () => {
-    for (const [name, value] of [
-      ["PARLEY_PORT", "x"],
-      ["PARLEY_BASE_PATH", "/docs"],
-      ["PARLEY_BASE_PATH", "/a/../b"],
-      ["PARLEY_STORE", "nonsense"],
-      ["PARLEY_MANAGEMENT_PORT", "localhost"],
-      ["PARLEY_CORS_ORIGINS", "foo"],
-      ["PARLEY_LLM_BASE_URL", "nonsense"],
-      ["PARLEY_LLM_BASE_URL", "https://user:secret@llm.example/v1"],
-      ["PARLEY_LLM_BASE_URL", "https://secret@llm.example/v1"],
-      ["PARLEY_LLM_BASE_URL", "https://user:secret@"],
-      ["PARLEY_LLM_MODEL", "alone"],
-      ["PARLEY_ASK_DEADLINE", "30 parsecs"],
-      ["PARLEY_ASKS_AT_ONCE", "0"],
-      ["PARLEY_QUESTION_LENGTH", "20001"],
-      ["PARLEY_PAGES", "maybe"],
-      ["PARLEY_DATABASE_CONNECTIONS", "4"],
-      ["PARLEY_MODERATION", "endpoint"],
-    ] as const) {
-      const model = name === "PARLEY_LLM_BASE_URL" ? { PARLEY_LLM_MODEL: "m" } : {};
-      const message = await refusal({ ...model, [name]: value });
-      expect(message).toContain(name);
-      expect(message).not.toContain("secret");
-    }
-    for (const answers of ["/api", "/api/ask"]) {
-      const paths = { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: answers };
-      expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
-    }
-  });
-
-  it("a duration setting accepts words and short units, but no bare number except 0", async () => {
-    for (const [value, millis] of [
-      ["0", 0],
-      ["5s", 5000],
-      ["500ms", 500],
-      ["2 minutes", 120_000],
-    ] as const) {
-      const settings = await Effect.runPromise(readSettings({ PARLEY_DRAIN_DELAY: value }));
-      expect(Duration.toMillis(settings.drainDelay)).toBe(millis);
-    }
-    for (const value of ["30", "5 sec", "2 hours"]) {
-      expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
-        "such as 5 seconds or 2 minutes",
-      );
-    }
-  });
+it("a duration setting accepts words and short units, but no bare number except 0", async () => {
+  for (const [value, millis] of [
+    ["0", 0],
+    ["5s", 5000],
+    ["500ms", 500],
+    ["2 minutes", 120_000],
+  ] as const) {
+    const settings = await Effect.runPromise(readSettings({ PARLEY_DRAIN_DELAY: value }));
+    expect(Duration.toMillis(settings.drainDelay)).toBe(millis);
+  }
+  for (const value of ["30", "5 sec", "2 hours"]) {
+    expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
+      "such as 5 seconds or 2 minutes",
+    );
+  }
 });

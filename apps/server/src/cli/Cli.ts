@@ -20,13 +20,7 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { withHelp } from "./Declaration.ts";
-import {
-  CommandFailed,
-  exitCode,
-  presenter,
-  withPrintedErrors,
-  redactKeys,
-} from "./CommandErrors.ts";
+import { exitCode, presenter, redactKeys, usageError, withPrintedErrors } from "./CommandErrors.ts";
 import { Json } from "./Output.ts";
 import { version } from "../Version.ts";
 
@@ -64,12 +58,10 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   const args = yield* Stdio.Stdio.use(({ args }) => args);
   // Other users of the machine can read arguments, and shells keep them in their history.
   if (args.some((arg) => redactKeys(arg) !== arg)) {
-    return yield* new CommandFailed({
-      message:
-        "An argument contains an API key, which other users on this machine can read. Nothing was done.",
-      hint: 'pass only the key id, prl_<id>, or pass - and pipe the key to standard input; "parley key revoke" revokes an exposed key.',
-      exitCode: 2,
-    });
+    return yield* usageError(
+      "An argument contains an API key, which other users on this machine can read. Nothing was done.",
+      'pass only the key id, prl_<id>, or pass - and pipe the key to standard input; "parley key revoke" revokes an exposed key.',
+    );
   }
   yield* Command.runWith(command, { version })(args);
 }).pipe(

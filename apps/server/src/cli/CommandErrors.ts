@@ -21,12 +21,14 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<
 
 export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
+export const usageError = (message: string, hint: string) =>
+  new CommandFailed({ message, hint, exitCode: 2 });
+
 /** The error of a command that changes fields, if no flag specifies a change. */
-export const noChanges = new CommandFailed({
-  message: "No changes were specified.",
-  hint: "--help lists the fields that can be changed.",
-  exitCode: 2,
-});
+export const noChanges = usageError(
+  "No changes were specified.",
+  "--help lists the fields that can be changed.",
+);
 
 const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,

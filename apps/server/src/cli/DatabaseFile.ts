@@ -3,16 +3,10 @@
  */
 import { inspectSqlite } from "@parley/store-sqlite";
 import { Effect } from "effect";
-import {
-  accessSync,
-  constants,
-  readdirSync,
-  readlinkSync,
-  realpathSync,
-  statfsSync,
-} from "node:fs";
+import { accessSync, constants, globSync, readlinkSync, realpathSync, statfsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { databaseFile } from "../layers/StoreLayer.ts";
+import { report } from "./StartChecks.ts";
 
 /** The types of network file systems in Linux's `statfs`, on which the locks of SQLite cannot be relied on. */
 const networks: ReadonlyMap<number, string> = new Map([
@@ -25,38 +19,22 @@ const networks: ReadonlyMap<number, string> = new Map([
   [0x0bd00bd0, "Lustre"],
 ]);
 
-/** The processes that have the file open, as far as Linux shows them to this user. */
-const processesWith = (file: string): ReadonlyArray<string> => {
-  const namesIn = (path: string) => {
-    try {
-      return readdirSync(path);
-    } catch {
-      return [];
-    }
-  };
-  const opens = (pid: string) =>
-    namesIn(`/proc/${pid}/fd`).some((fd) => {
-      try {
-        return readlinkSync(`/proc/${pid}/fd/${fd}`) === file;
-      } catch {
-        return false;
-      }
-    });
-  return namesIn("/proc").filter(
-    (pid) => /^\d+$/.test(pid) && Number(pid) !== process.pid && opens(pid),
-  );
-};
-
-const tryTo = (work: () => unknown): boolean => {
+const attempt = <A>(work: () => A): A | null => {
   try {
-    work();
-    return true;
+    return work();
   } catch {
-    return false;
+    return null;
   }
 };
 
-type Finding = readonly [status: "ok" | "warning" | "failed", message: string];
+/** The other processes that have the file open, as far as Linux shows them to this user. */
+const processesWith = (file: string): ReadonlyArray<string> => {
+  const links = globSync("/proc/[0-9]*/fd/*");
+  const openLinks = links.filter((link) => attempt(() => readlinkSync(link)) === file);
+  const pids = new Set(openLinks.map((link) => link.split("/")[2]!));
+  pids.delete(String(process.pid));
+  return [...pids];
+};
 
 export const describeFile = Effect.gen(function* () {
   const file = realpathSync(resolve(yield* databaseFile));
@@ -66,15 +44,13 @@ export const describeFile = Effect.gen(function* () {
   const free = bavail * bsize;
   const network = networks.get(type);
   const users = processesWith(file);
-  const used =
-    users.length === 0
-      ? ""
-      : `, open in ${users.length === 1 ? "process" : "processes"} ${users.join(", ")}`;
+  const noun = users.length === 1 ? "process" : "processes";
+  const used = users.length === 0 ? "" : `, open in ${noun} ${users.join(", ")}`;
   const megabytes = (size: number) => `${Math.ceil(size / 2 ** 20)} MB`;
-  const isWritable = [file, `${folder}/.`].every((path) =>
-    tryTo(() => accessSync(path, constants.R_OK | constants.W_OK)),
+  const isWritable = [file, `${folder}/.`].every(
+    (path) => attempt(() => accessSync(path, constants.R_OK | constants.W_OK)) !== null,
   );
-  const findings: ReadonlyArray<Finding | false> = [
+  return report(
     ["ok", `${file} has ${megabytes(bytes)} (tables ${version}, SQLite ${sqlite}${used}).`],
     damage !== null && ["failed", `${file} is damaged: ${damage}. Restore a backup.`],
     !isWritable && ["failed", `This user cannot write to ${file} and its folder.`],
@@ -87,6 +63,5 @@ export const describeFile = Effect.gen(function* () {
       "warning",
       'The tables are out of date; starting the server or running "parley migrate" updates them.',
     ],
-  ];
-  return findings.filter((finding) => finding !== false);
+  );
 });

@@ -11,7 +11,7 @@ interface Help {
 }
 
 interface Declaration<Flags extends Command.Command.Config, E, R> extends Help {
-  readonly flags: Flags;
+  readonly flags?: Flags;
   readonly run: (input: Command.Command.Config.Infer<Flags>) => Effect.Effect<void, E, R>;
 }
 
@@ -27,10 +27,10 @@ export const withHelp =
 
 export const makeCommand = <
   const Name extends string,
-  const Flags extends Command.Command.Config,
   E,
   R,
+  const Flags extends Command.Command.Config = {},
 >(
   name: Name,
-  { flags, run, ...help }: Declaration<Flags, E, R>,
+  { flags = {} as Flags, run, ...help }: Declaration<Flags, E, R>,
 ) => Command.make(name, flags, run).pipe(withHelp(help));

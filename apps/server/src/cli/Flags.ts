@@ -5,7 +5,7 @@ import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";
-import { CommandFailed, listChatbots } from "./CommandErrors.ts";
+import { CommandFailed, listChatbots, usageError } from "./CommandErrors.ts";
 
 export const textFlag = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.optional, Flag.withDescription(description));
@@ -41,26 +41,27 @@ export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<st
   const byName = all.filter(({ chatbot }) => text === null || chatbot.name === text);
   const [match, ...others] = byId.length > 0 ? byId : byName;
   if (match !== undefined && others.length === 0) return match;
-  const isNone = match === undefined;
+  const none = text === null ? "There are no chatbots yet." : `There is no chatbot "${text}".`;
+  const several =
+    text === null
+      ? "There is more than one chatbot: select one with --chatbot."
+      : `More than one chatbot is named "${text}": select one by id.`;
   return yield* new CommandFailed({
-    message:
-      text !== null
-        ? isNone
-          ? `There is no chatbot "${text}".`
-          : `More than one chatbot is named "${text}": select one by id.`
-        : isNone
-          ? "There are no chatbots yet."
-          : "There is more than one chatbot: select one with --chatbot.",
-    hint: isNone && text === null ? '"parley chatbot create" creates one.' : listChatbots,
+    message: match === undefined ? none : several,
+    hint: all.length === 0 ? '"parley chatbot create" creates one.' : listChatbots,
   });
 });
 
-/** Returns the chatbots of a workspace. Fails if there are none. */
-export const chatbotsIn = Effect.fnUntraced(function* (workspaceName: string) {
+/** Returns the chatbots of a workspace, or without one the selected chatbot. Fails if there are none. */
+export const chatbotsOf = Effect.fnUntraced(function* (
+  workspace: Option.Option<string>,
+  selector: Option.Option<string>,
+) {
+  if (Option.isNone(workspace)) return [yield* chatbotOf(selector)];
   const all = yield* ChatbotRegistry.use(({ list }) => list);
-  const chatbots = all.filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
+  const chatbots = all.filter(({ chatbot }) => chatbot.workspaceName === workspace.value);
   if (chatbots.length > 0) return chatbots;
-  const message = `There is no workspace "${workspaceName}".`;
+  const message = `There is no workspace "${workspace.value}".`;
   return yield* new CommandFailed({ message, hint: listChatbots });
 });
 
@@ -86,9 +87,10 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Dat
       Effect.flatMap(databaseNow, (now): ByDatabaseClock<Date> => {
         const time = point instanceof Date ? point : new Date(now.getTime() + sign * point);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
-        const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
-        const hint = `according to the database's clock, it is ${now.toISOString()}.`;
-        return new CommandFailed({ message, hint, exitCode: 2 });
+        return usageError(
+          `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`,
+          `according to the database's clock, it is ${now.toISOString()}.`,
+        );
       }),
     ),
   );

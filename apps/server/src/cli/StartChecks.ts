@@ -21,48 +21,62 @@ const probe = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(response)));
   });
 
-/** `ok` is what may surprise, `failed` means that the server would not start, and `warning` that something may be wrong. */
-type Problem = readonly [
-  check: "listeners" | "telemetry" | "directory",
-  status: "ok" | "failed" | "warning",
+/**
+ * What the doctor reports: `failed` means that the server would not start, and `warning` that it may not work as the
+ * operator intends. A finding without a hint of its own has that of its check.
+ */
+export type Finding = readonly [
+  status: "ok" | "warning" | "failed",
   message: string,
+  hint?: string | undefined,
 ];
 
+/** Returns the findings without those that are `false`. */
+export const report = (...findings: ReadonlyArray<Finding | false>): ReadonlyArray<Finding> =>
+  findings.filter((finding) => finding !== false);
+
 /** Listens on an address for a moment, unless a server of Parley does. */
-const checkListener = (name: string, port: number, host: string) =>
-  Effect.callback<string | null>((resume) => {
+const checkListener = Effect.fnUntraced(function* (name: string, port: number, host: string) {
+  const error = yield* Effect.callback<NodeJS.ErrnoException | null>((resume) => {
     const server = createServer();
-    server.once("error", ({ code, message }: NodeJS.ErrnoException) =>
-      resume(Effect.succeed(code === "EADDRINUSE" ? code : `${message} for ${name}.`)),
-    );
+    server.once("error", (error) => resume(Effect.succeed(error)));
     server.listen({ host, port }, () => server.close(() => resume(Effect.succeed(null))));
-  }).pipe(
-    Effect.flatMap(
-      Effect.fnUntraced(function* (mistake): Effect.fn.Return<ReadonlyArray<Problem>> {
-        if (mistake === null) return [];
-        if (mistake !== "EADDRINUSE") return [["listeners", "failed", mistake]];
-        const response = yield* probe(host, port);
-        return /"live":true|"INVALID_PATH"/.test(response ?? "")
-          ? [["listeners", "ok", `A Parley server is listening on ${name} ${port}.`]]
-          : [["listeners", "failed", `${name} ${port} is in use by another program.`]];
-      }),
-    ),
-  );
+  });
+  if (error === null) return [];
+  if (error.code !== "EADDRINUSE") return report(["failed", `${error.message} for ${name}.`]);
+  const response = yield* probe(host, port);
+  return /"live":true|"INVALID_PATH"/.test(response ?? "")
+    ? report(["ok", `A Parley server is listening on ${name} ${port}.`])
+    : report(["failed", `${name} ${port} is in use by another program.`]);
+});
+
+export const checkListeners = Effect.gen(function* () {
+  const { askPort, host, management, port } = yield* Settings;
+  const checks = [
+    checkListener("PARLEY_PORT", port, host),
+    ...(askPort === null ? [] : [checkListener("PARLEY_ASK_PORT", askPort, host)]),
+    ...(management === null
+      ? []
+      : [checkListener("PARLEY_MANAGEMENT_PORT", management.port, management.host)]),
+  ];
+  return (yield* Effect.all(checks)).flat();
+});
 
 /** Checks whether an OpenTelemetry collector can be reached. */
-const checkCollector = Effect.fnUntraced(function* (
-  name: string,
-  endpoint: string,
-): Effect.fn.Return<ReadonlyArray<Problem>> {
-  if (!URL.canParse(endpoint)) return [["telemetry", "failed", `${name} is not a URL.`]];
+const checkCollector = Effect.fnUntraced(function* (name: string, endpoint: string) {
+  if (!URL.canParse(endpoint)) return report(["failed", `${name} is not a URL.`]);
   const { hostname, port, protocol } = new URL(endpoint);
-  const response = yield* probe(
-    hostname.replace(/^\[|\]$/g, ""),
-    Number(port) || (protocol === "https:" ? 443 : 80),
-  );
-  const message = `Nothing is listening at ${endpoint} (${name}).`;
-  return response === null ? [["telemetry", "warning", message]] : [];
+  const host = hostname.replace(/^\[|\]$/g, "");
+  const response = yield* probe(host, Number(port) || (protocol === "https:" ? 443 : 80));
+  return report(response === null && ["warning", `Nothing is listening at ${endpoint} (${name}).`]);
 });
+
+export const checkCollectors = (variables: Variables) =>
+  Effect.forEach(Object.entries(variables), ([name, endpoint = ""]) =>
+    /^OTEL_EXPORTER_OTLP_(\w+_)?ENDPOINT$/.test(name) && endpoint.trim() !== ""
+      ? checkCollector(name, endpoint)
+      : Effect.succeed([]),
+  ).pipe(Effect.map((findings) => findings.flat()));
 
 /**
  * Checks whether this process can write to the directory or, if it does not exist, create it. Returns the existing path
@@ -80,26 +94,11 @@ const findUnwritable = (path: string): string | null => {
   }
 };
 
-export const checkStart = Effect.fnUntraced(function* (variables: Variables, chatbots: number) {
-  const { askPort, dataDir, host, management, port, provision, store } = yield* Settings;
-  const collectors = Object.entries(variables).flatMap(([name, endpoint = ""]) =>
-    /^OTEL_EXPORTER_OTLP_(\w+_)?ENDPOINT$/.test(name) && endpoint.trim() !== ""
-      ? [checkCollector(name, endpoint)]
-      : [],
-  );
-  const problems = yield* Effect.all([
-    checkListener("PARLEY_PORT", port, host),
-    ...(askPort === null ? [] : [checkListener("PARLEY_ASK_PORT", askPort, host)]),
-    ...(management === null
-      ? []
-      : [checkListener("PARLEY_MANAGEMENT_PORT", management.port, management.host)]),
-    ...collectors,
-  ]);
-  // The first start writes a database or a key to PARLEY_DATA_DIR.
+/** Checks the directory to which the first start writes a database or a key. */
+export const checkDirectory = Effect.fnUntraced(function* (chatbots: number) {
+  const { dataDir, provision, store } = yield* Settings;
   const isNew = chatbots === 0 && (store === "sqlite" || provision === null);
   const directory = isNew ? findUnwritable(dataDir) : null;
-  if (directory === null) return problems.flat();
   const status = store === "sqlite" ? "failed" : "warning";
-  const problem: Problem = ["directory", status, `The server cannot write to ${directory}.`];
-  return [...problems.flat(), problem];
+  return report(directory !== null && [status, `The server cannot write to ${directory}.`]);
 });

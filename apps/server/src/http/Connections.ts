@@ -75,12 +75,12 @@ export interface ConnectionOptions {
   readonly queue: RequestQueue;
   /** Whether the server is stopping. If so, each response is the last one on its connection. */
   readonly isStopping: () => boolean;
-  /** What happens to a POST without `On-Disconnect` when the client closes its sending half. */
-  readonly onDisconnect: "finish" | "cancel";
+  /** What happens to a POST without `On-Disconnect` when the client closes its sending half; `finish` by default. */
+  readonly onDisconnect?: "finish" | "cancel";
   /** Called for each request that is rejected before the application sees it. */
-  readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
+  readonly onRefusal?: RequestTelemetry["recordRefusal"];
   /** How many connections may be open; by default, half as many as the process may open files. */
-  readonly mostConnections?: number | undefined;
+  readonly mostConnections?: number;
 }
 
 interface Connection {
@@ -101,7 +101,7 @@ export const serveRequests = (
   {
     isStopping,
     mostConnections = halfOfOpenFiles(),
-    onDisconnect,
+    onDisconnect = "finish",
     onRefusal,
     queue,
   }: ConnectionOptions,

@@ -2,13 +2,12 @@
  * A Node HTTP server that serves an Effect application until its scope closes.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { RequestTelemetry } from "@parley/http";
 import { Data, type Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Lifecycle } from "../Lifecycle.ts";
-import { serveRequests } from "./Connections.ts";
+import { type ConnectionOptions, serveRequests } from "./Connections.ts";
 import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
 import { RequestQueue } from "./RequestQueue.ts";
 
@@ -19,7 +18,7 @@ export class ListenFailed extends Data.TaggedError("ListenFailed")<{
   readonly message: string;
 }> {}
 
-export interface ListenOptions {
+export interface ListenOptions extends Omit<ConnectionOptions, "queue" | "isStopping"> {
   readonly host: string;
   /** The port to listen on; 0 for any free port. */
   readonly port: number;
@@ -27,12 +26,6 @@ export interface ListenOptions {
   readonly setting?: string;
   /** How long requests in flight may take once the listener starts to close. */
   readonly grace: Duration.Duration;
-  /** Called for each request that the listener itself rejects. */
-  readonly onRefusal?: RequestTelemetry["recordRefusal"];
-  /** What happens to a POST without `On-Disconnect` when the client closes its sending half; `finish` by default. */
-  readonly onDisconnect?: "finish" | "cancel";
-  /** How many connections may be open; by default, half as many as the process may open files. */
-  readonly mostConnections?: number;
 }
 
 /**
@@ -45,15 +38,7 @@ export const listen = Effect.fnUntraced(function* (
     never,
     HttpServerRequest.HttpServerRequest | Scope.Scope
   >,
-  {
-    grace,
-    host,
-    mostConnections,
-    onDisconnect = "finish",
-    onRefusal,
-    port,
-    setting = "the port",
-  }: ListenOptions,
+  { grace, host, port, setting = "the port", ...options }: ListenOptions,
 ) {
   const lifecycle = yield* Lifecycle;
   const queue = yield* RequestQueue;
@@ -75,11 +60,9 @@ export const listen = Effect.fnUntraced(function* (
   server.closeIdleConnections = () => {};
   allowHalfOpen(server);
   const connections = serveRequests(server, handle, {
+    ...options,
     isStopping: () => lifecycle.phase === "stopping",
-    mostConnections,
-    onDisconnect,
     queue,
-    onRefusal,
   });
   const toOrigin = (port: number) => `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   const runFork = Effect.runForkWith(yield* Effect.context<never>());

@@ -1,14 +1,14 @@
 /**
  * Makes the store's chatbots match a provisioning file. Applying the same file again changes nothing.
  */
-import { Administration, plainKey, visitorDefaults } from "@parley/core";
+import { Administration, generateKey, keyRecord, plainKey, visitorDefaults } from "@parley/core";
 import {
   ChatbotRegistry,
   fieldChanges,
   type FieldChange,
   type RegisteredChatbot,
 } from "@parley/core/ports";
-import { Effect } from "effect";
+import { Effect, Redacted } from "effect";
 import { Hex } from "effect/encoding";
 import type { Variables } from "../Variables.ts";
 import { ProvisionInvalid, readProvisionFile, type DeclaredKey } from "./ProvisionFile.ts";
@@ -137,3 +137,27 @@ const conflict = (
     ? null
     : `the key prl_${id}_… already exists with a different secret.`;
 };
+
+/** Creates a chatbot and returns its key, which cannot be read again; returns `null` if the store has a chatbot. */
+export const firstStart = Effect.gen(function* () {
+  const administration = yield* Administration;
+  if ((yield* administration.chatbots).length > 0) return null;
+  const key = yield* generateKey;
+  const firstKey = yield* keyRecord(Redacted.value(key), { name: "first key" });
+  return yield* administration
+    .createChatbot(
+      {
+        workspaceName: "Default workspace",
+        name: "Parley",
+        description: "Answers questions from its documents.",
+        settings: { helloMessage: "Hello! What would you like to know?" },
+        keys: [firstKey],
+      },
+      "first start",
+    )
+    .pipe(
+      Effect.as(key),
+      // Another process has created the chatbot in the meantime.
+      Effect.catchTag("ChatbotTaken", () => Effect.succeed(null)),
+    );
+});

@@ -1,44 +1,24 @@
-import { keyId } from "@parley/core";
+import { defaultSettings, keyId } from "@parley/core";
 import { ChatbotId, ChatStore } from "@parley/core/ports";
 import { layerSqlite } from "@parley/store-sqlite";
-import { Effect } from "effect";
+import { Effect, String } from "effect";
 import { createHmac } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { redactKeys } from "../../src/cli/CommandErrors.ts";
-import { here, oneLineAndHint } from "./here.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { here, oneLineAndHint, shell } from "./here.ts";
 
 beforeAll(async () => expect((await parley("migrate")).code).toBe(0));
 
-const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
-afterAll(() => rmSync(dataDir, { recursive: true }));
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
-const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
-
-/** The JSON that a command prints. */
-const json = async (line: string) => {
-  const { code, stderr, stdout } = await parley(`${line} --json`);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining("parley:") });
-  return JSON.parse(stdout);
-};
+const dataDir = temporaryFolder();
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir };
+const { json, parley } = shell(settings);
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
-const defaults = {
-  description: "",
-  helloMessage: null,
-  moderationErrorMessage: "This question cannot be answered, because it violates the usage policy.",
-  instructions: null,
-  model: null,
-  moderation: null,
-  knowledge: null,
-  notFoundMessage: "The documents do not answer this question.",
-  sourceUrl: null,
-  suggestedQuestions: [],
-  retentionDays: null,
-};
+const defaults = { description: "", ...defaultSettings };
 
 it("chatbots are created, shown and changed", async () => {
   expect((await parley("chatbot show")).stderr).toContain("There are no chatbots");
@@ -67,28 +47,26 @@ it("chatbots are created, shown and changed", async () => {
   const blank = await parley("chatbot set --chatbot Sales --moderation-error-message \u0085");
   expect(blank).toMatchObject({ code: 1, stderr: expect.stringMatching(/^parley: .*is blank/) });
 
-  const changed = await json(
-    "chatbot set --chatbot Helpdesk --workspace Beta --name Desk --description Helps --model large " +
-      "--moderation-error-message No. --instructions Be\nbrief. --moderation endpoint " +
-      "--knowledge manuals --not-found-message Ask --source-url https://a.example/{path} " +
-      "--suggested-question One? --suggested-question Two? --unset hello-message --unset retention-days",
-  );
-  expect(changed).toEqual({
-    id: 1,
+  const change = {
     workspace: "Beta",
     name: "Desk",
     description: "Helps",
-    helloMessage: null,
+    model: "large",
     moderationErrorMessage: "No.",
     instructions: "Be\nbrief.",
-    model: "large",
     moderation: "endpoint",
     knowledge: "manuals",
     notFoundMessage: "Ask",
     sourceUrl: "https://a.example/{path}",
-    suggestedQuestions: ["One?", "Two?"],
-    retentionDays: null,
-  });
+  };
+  const flags = Object.entries(change).map(
+    ([name, value]) => `--${String.kebabCase(name)} ${value}`,
+  );
+  const lists = "--suggested-question One? --suggested-question Two?";
+  const unset = "--unset hello-message --unset retention-days";
+  expect(await json(`chatbot set --chatbot Helpdesk ${flags.join(" ")} ${lists} ${unset}`)).toEqual(
+    { id: 1, ...defaults, ...change, suggestedQuestions: ["One?", "Two?"] },
+  );
   expect((await parley("chatbot show --chatbot 1")).stdout).toContain(
     "instructions            Be\n                        brief.\n",
   );
@@ -151,15 +129,10 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
 
-  for (const [rate, ratePerMinute] of [
-    ["60/min", 60],
-    ["none", null],
-  ]) {
-    expect(await json(`key set ${id} --rate ${rate}`)).toMatchObject({ id, ratePerMinute });
-  }
-  for (const rate of ["0/min", "60", "2000000/min", "1/s"]) {
+  expect(await json(`key set ${id} --rate 60/min`)).toMatchObject({ id, ratePerMinute: 60 });
+  expect(await json(`key set ${id} --rate none`)).toMatchObject({ id, ratePerMinute: null });
+  for (const rate of ["0/min", "60", "2000000/min", "1/s"])
     expect((await parley(`key set ${id} --rate ${rate}`)).code).toBe(2);
-  }
 
   const rotated = await json(`key rotate prl_${id} --keep-for 2h`);
   expect(rotated).toEqual({
@@ -209,9 +182,6 @@ it("a key for visitors is printed with its signing secret, which no list shows",
     tokensPerDay: null,
     visitorRatePerMinute: null,
   });
-  for (const wrong of ["--budget 0/day", "--budget 5", "--visitor-rate 1/s"]) {
-    expect((await parley(`key set ${id} ${wrong}`)).code).toBe(2);
-  }
 });
 
 it("a key for a widget is printed as a script tag, which does not contain the key", async () => {
@@ -250,27 +220,21 @@ it("a key for a widget is printed as a script tag, which does not contain the ke
   expect(mayDelete.code).toBe(0);
 });
 
-it("flags that would have no effect on a key are rejected", async () => {
+it("flags that would have no effect on a key are rejected, and the error names the needed flag", async () => {
   const before = await json("key list");
   for (const [flags, neededFlag] of [
-    ["--token-url /t", "--widget"],
-    ["--url https://chat.example", "--widget"],
-    ["--visitors --token-url /t", "--widget"],
-    ["--visitor-rate 10/min", "--visitors"],
-    ["--origins https://shop.example", "--visitors"],
+    ["create --chatbot Sales --url https://chat.example", "--widget"],
+    ["create --chatbot Sales --visitors --token-url /t", "--widget"],
+    ["create --chatbot Sales --visitor-rate 10/min", "--visitors"],
+    [`set ${before[0].id} --origins https://shop.example`, "--visitors"],
   ] as const) {
-    const { code, stderr, stdout } = await parley(`key create --chatbot Sales ${flags}`);
+    const { code, stderr, stdout } = await parley(`key ${flags}`);
     expect({ code, stdout }, flags).toEqual({ code: 2, stdout: "" });
     expect(stderr, flags).toContain(neededFlag);
   }
   expect(await json("key list")).toEqual(before);
-  const { id } = await json("key create --chatbot Sales");
-  for (const flags of ["--visitor-rate 10/min", "--origins https://shop.example"])
-    expect(await parley(`key set ${id} ${flags}`)).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining("--visitors"),
-    });
-  expect((await parley(`key set ${id} --visitor-rate none --origins=`)).code).toBe(0);
+  const none = "--visitor-rate none --origins=";
+  expect((await parley(`key set ${before[0].id} ${none}`)).code).toBe(0);
 });
 
 it("a visitor token is signed with a live key from the store and recorded in the audit log", async () => {
@@ -311,19 +275,12 @@ it("a visitor token is signed with a live key from the store and recorded in the
   expect((await parley(`key token ${id} --user-ref u`)).code).toBe(1);
 });
 
-it("a key is generated without being stored", async () => {
-  const before = await json("key list");
-  const { stdout } = await parley("key generate");
-  expect(keyId(stdout.slice(0, -1))).not.toBeNull();
-  expect(await json("key generate")).toEqual({ key: expect.stringMatching(/^prl_/) });
-  expect(await json("key list")).toEqual(before);
-});
-
 it("no command accepts a key as an argument or repeats it in its output", async () => {
   for (const text of ["prl_QSCmEIhoudPA", "prl_QSCmEIhoudPA_…", "prl_backup_secrets.json"]) {
     expect(redactKeys(text)).toBe(text);
   }
-  const key = (await parley("key generate")).stdout.trim();
+  const { key } = await json("key generate");
+  expect(keyId(key)).not.toBeNull();
   for (const args of [
     ["key", "revoke", key],
     ["key", "rotate", key.slice(0, -1)],
@@ -333,7 +290,7 @@ it("no command accepts a key as an argument or repeats it in its output", async 
     ["key", "revoke", key.slice(4)],
     ["key", "revoke", key.slice(0, 10)],
   ]) {
-    const { code, stderr, stdout } = await here(args, settings());
+    const { code, stderr, stdout } = await here(args, settings);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(oneLineAndHint);
     expect(stderr).not.toContain(key.slice(17, 30));
@@ -348,7 +305,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
       store.createChat(ChatbotId.make(2), chat, null),
     ),
   ).pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
-  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 11 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 10 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

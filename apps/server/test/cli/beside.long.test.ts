@@ -3,30 +3,23 @@
  * their changes, and a key appears only in the output that first prints it.
  */
 import { keyId } from "@parley/core";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../FreePort.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here } from "./here.ts";
-import { withoutSettings } from "../withoutSettings.ts";
-import { main, type CommandResult } from "./run.ts";
+import { startServer, type CommandResult } from "./run.ts";
 
-let directory: string;
+const directory = temporaryFolder();
 let settings: Readonly<Record<string, string>>;
-let server: ReturnType<typeof spawn>;
-let ended: Promise<unknown>;
+let server: Awaited<ReturnType<typeof startServer>>;
 let management: string;
-let api: string;
-/** All output, apart from newly printed keys. */
+/** All output of commands, apart from newly printed keys. */
 let output = "";
 const keys: Array<string> = [];
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
   const port = String(await freePort());
   management = `http://127.0.0.1:${port}`;
   settings = {
@@ -34,29 +27,13 @@ beforeAll(async () => {
     PARLEY_PORT: "0",
     PARLEY_MANAGEMENT_PORT: port,
   };
-  server = spawn(process.execPath, [main, "serve", "--log-level", "all"], {
-    env: { ...withoutSettings(), ...settings },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  ended = once(server, "exit");
-  let printed = "";
-  server.stderr!.on("data", (data) => (output += data));
-  await new Promise<void>((resolve, reject) => {
-    server.stdout!.on("data", (data) => {
-      printed += data;
-      output += data;
-      if (/ has started.*\n/.test(printed)) resolve();
-    });
-    void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
-  });
-  api = /http:[^\s"]+\/api/.exec(printed)![0];
+  server = await startServer(settings, "--log-level", "all");
   keys.push((await readFile(join(directory, "data/first-key"), "utf8")).trim());
 }, 60_000);
 
 afterAll(async () => {
-  server?.kill("SIGINT");
-  await ended;
-  await rm(directory, { recursive: true, force: true });
+  server?.child.kill("SIGINT");
+  await server?.exit;
 });
 
 /** Runs a command, whose standard output may contain a new key once. */
@@ -78,19 +55,11 @@ const parley = async (
 };
 
 const statusWith = async (key: string) =>
-  (await fetch(`${api}/details`, { headers: { "x-api-key": key } })).status;
+  (await fetch(`${server.origin}/api/details`, { headers: { "x-api-key": key } })).status;
 
 /** Waits until a request with the key results in the status. */
 const becomes = (key: string, status: number) =>
   expect.poll(() => statusWith(key), { timeout: 10_000, interval: 20 }).toBe(status);
-
-/** The command lines of all processes on this machine, if it has `/proc`. */
-const processes = async () => {
-  if (!existsSync("/proc/self/cmdline")) return "";
-  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-  const lines = pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""));
-  return (await Promise.all(lines)).join("\n");
-};
 
 it("a running server applies what commands change, and a key appears only in the output that first prints it", async () => {
   const first = keys[0]!;
@@ -120,18 +89,17 @@ it("a running server applies what commands change, and a key appears only in the
   await becomes(generated, 200);
 
   await parley(["chatbot", "set", "--description", "Changed"]);
-  const details = async () =>
-    (await fetch(`${api}/details`, { headers: { "x-api-key": first } })).json();
+  const get = async (path: string) =>
+    (await fetch(`${server.origin}/api${path}`, { headers: { "x-api-key": first } })).json();
   await expect
-    .poll(details, { timeout: 10_000, interval: 20 })
+    .poll(() => get("/details"), { timeout: 10_000, interval: 20 })
     .toMatchObject({ data: { chatBotDescription: "Changed" } });
 
   // The provisioned chatbot has a hello message.
   const conversation = await parley(["chat"], "How do I change the port?");
   expect(conversation.stdout).toContain("`PARLEY_PORT` is the port");
   const id = /^Started chat (\d+)\.$/m.exec(conversation.stderr)![1];
-  const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
-  expect(await history.json()).toMatchObject({
+  expect(await get(`/chats/${id}/history`)).toMatchObject({
     data: [{ question: "How do I change the port?" }, { question: "", answer: "Provisioned" }],
   });
   await parley(["chat", "--chat", id!], "And the host?");
@@ -144,28 +112,17 @@ it("a running server applies what commands change, and a key appears only in the
   // Invalid keys that a server may receive.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
     expect(await statusWith(wrong)).toBe(401);
-    await fetch(`${api}/details?key=${wrong}`);
-    await fetch(`${api}/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
+    await fetch(`${server.origin}/api/details?key=${wrong}`);
+    await fetch(`${server.origin}/api/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
   }
   output += await (await fetch(`${management}/metrics`)).text();
 
-  // This command runs in its own process, whose arguments other users can see.
-  const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
-    env: { ...withoutSettings(), ...settings },
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  child.stdout.on("data", (data) => (output += data));
-  child.stderr.on("data", (data) => (output += data));
-  const over = once(child, "close");
-  const processList = await processes();
-  if (processList !== "") expect(processList).toContain("revoke");
-  output += processList;
-  child.stdin.end(`${generated}\n`);
-  expect((await over)[0]).toBe(0);
+  await parley(["key", "revoke", "-"], generated);
   await becomes(generated, 401);
 
-  server.kill("SIGINT");
-  await ended;
+  server.child.kill("SIGINT");
+  await server.exit;
+  output += server.output.stdout + server.output.stderr;
 
   expect(keys).toHaveLength(4);
   for (const printedKey of keys) {

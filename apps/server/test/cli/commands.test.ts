@@ -18,28 +18,31 @@ import {
 } from "@parley/core/ports";
 import { layerSqlite } from "@parley/store-sqlite";
 import { Effect } from "effect";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import type { SpawnOptions } from "node:child_process";
 import { open } from "node:fs/promises";
-import { tmpdir, userInfo } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
-import { text as readAll } from "node:stream/consumers";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { withoutSettings } from "../withoutSettings.ts";
-import { here } from "./here.ts";
-import { main, run } from "./run.ts";
+import { beforeAll, expect, inject, it } from "vitest";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { here, shell } from "./here.ts";
+import { run, start } from "./run.ts";
 
-const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
-afterAll(() => rmSync(dataDir, { recursive: true }));
-const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
-const parley = (line: string, input: string | Uint8Array = "") =>
-  here(line.split(" "), settings(), input);
+const dataDir = temporaryFolder();
+const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir };
+const { json, parley } = shell(settings);
 
 const withStores = <A, E>(
   effect: Effect.Effect<A, E, ChatStore | TurnStore | ChatbotRegistry>,
 ): Promise<A> =>
   effect.pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
+
+/** Takes a turn in a chat or, for `null`, in a new one. */
+const takeTurn = (chatbot: ChatbotId, chat: ChatId | null) =>
+  TurnStore.use((turns) =>
+    Effect.flatMap(turns.take(chatbot, chat, null), (result) =>
+      result._tag === "TurnTaken" ? Effect.succeed(result.turn) : Effect.die(result),
+    ),
+  );
 
 /** How many chats the chatbot has. */
 const totalOf = (id: ChatbotId) =>
@@ -51,8 +54,7 @@ const totalOf = (id: ChatbotId) =>
 
 /** The newest entries of the audit log, oldest first. */
 const auditLines = async (limit: number) => {
-  const { stdout } = await parley(`audit --json --limit ${limit}`);
-  const lines: ReadonlyArray<Record<string, unknown>> = JSON.parse(stdout);
+  const lines: ReadonlyArray<Record<string, unknown>> = await json(`audit --limit ${limit}`);
   return lines
     .map(({ action, actor, chatbotName, detail }) => `${actor} ${action} ${chatbotName} ${detail}`)
     .toReversed();
@@ -67,12 +69,7 @@ beforeAll(async () => {
   await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const key = {
-        id: keyId,
-        hash: new Uint8Array(32),
-        ...plainKey,
-        name: "web",
-      };
+      const key = { id: keyId, hash: new Uint8Array(32), ...plainKey, name: "web" };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
         const keys = name === "Full" ? [{ ...key, scopes: ["ask"] as const }] : [];
@@ -82,15 +79,10 @@ beforeAll(async () => {
       const turns = yield* TurnStore;
       for (let n = 0; n < 12; n++) {
         const userRef = n % 2 === 0 ? "even" : "odd";
-        const { chat } = yield* store.createChat(
-          full,
-          { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" },
-          null,
-        );
-        const result = yield* turns.take(full, chat.id, null);
-        if (result._tag !== "TurnTaken") continue;
+        const fields = { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" };
+        const { chat } = yield* store.createChat(full, fields, null);
         const tokens = { promptTokens: 3, completionTokens: 4, attempts: 1, latencyMillis: 5 };
-        yield* turns.append(result.turn, {
+        yield* turns.append(yield* takeTurn(full, chat.id), {
           question: "q",
           answer: 'a\n"b"',
           moderation: "none",
@@ -107,178 +99,171 @@ beforeAll(async () => {
   );
 });
 
-describe("parley chats", () => {
-  it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
-    const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
-    const stderr = "Exported 36 records (chats and entries).\n";
-    expect(exported).toEqual({ code: 0, stderr });
-    expect(text.trimEnd().split("\n")).toHaveLength(38);
-    expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
-    expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
-    expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
-    expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
-    expect(await parley("chats import --chatbot Empty", text)).toEqual({
-      code: 1,
-      stdout: "",
-      stderr:
-        "parley: Nothing was imported: the chatbot already has chats.\n" +
-        'hint: import the output of "npx --yes pnpm@12 --silent parley chats export" into a chatbot without chats.\n',
-    });
-    await parley("chats erase --chatbot Empty --idle-since 0s");
-    expect(await totalOf(empty)).toBe(0);
-    expect(await auditLines(4)).toEqual([
-      `${user} export Full `,
-      `${user} import Empty 12 chats`,
-      `${user} export Empty `,
-      expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
-    ]);
+it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
+  const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
+  const stderr = "Exported 36 records (chats and entries).\n";
+  expect(exported).toEqual({ code: 0, stderr });
+  expect(text.trimEnd().split("\n")).toHaveLength(38);
+  expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
+  expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
+  const imported = await run(["chats", "import", "--chatbot", "Empty"], settings, text);
+  expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
+  expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
+  expect(await parley("chats import --chatbot Empty", text)).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      "parley: Nothing was imported: the chatbot already has chats.\n" +
+      'hint: import the output of "npx --yes pnpm@12 --silent parley chats export" into a chatbot without chats.\n',
   });
+  await parley("chats erase --chatbot Empty --idle-since 0s");
+  expect(await totalOf(empty)).toBe(0);
+  expect(await auditLines(4)).toEqual([
+    `${user} export Full `,
+    `${user} import Empty 12 chats`,
+    `${user} export Empty `,
+    expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
+  ]);
+});
 
-  it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
-    const seen = async (line: string) =>
-      JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
-    const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
-    expect(odd).toMatchObject({
-      total: 6,
-      chats: [
-        { id: 4, userRef: "odd", name: "Chat 3 😀" },
-        { id: 2, userRef: "odd", name: "Chat 1 😀" },
-      ],
-    });
-    const { createTime } = odd.chats[1];
-    expect(await seen("list --search T\u00a01")).toEqual({
-      total: 3,
-      chats: [
-        { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
-        { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
-        { id: 2, userRef: "odd", createTime, nameLength: 8 },
-      ],
-    });
-    const entry = {
-      id: 4,
-      createTime: expect.any(String),
-      flagged: false,
-      moderation: "none",
-      rating: null,
-    };
-    const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
-    const texts = { question: "q", answer: 'a\n"b"', comment: null };
-    const total = { total: 2 };
-    expect(await seen("show 2 --limit 1")).toEqual({
-      ...total,
-      entries: [{ ...entry, ...lengths, metadataLength: null }],
-    });
-    expect(await seen("show 2 --limit 1 --text")).toEqual({
-      ...total,
-      entries: [{ ...entry, ...texts, metadata: null }],
-    });
-    const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
-    expect(table).toMatch(
-      /^ID {2}CREATE TIME +USER REF {2}NAME LENGTH\n12 {2}\S+Z {2}odd {7}9\n1 of 12 chats\n$/,
-    );
-    expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
-    expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
-      "Hello\ncomment     -\nmetadata    -\n\n2 of 2",
-    );
+it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
+  const seen = (line: string) => json(`chats ${line} --chatbot Full`);
+  const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
+  expect(odd).toMatchObject({
+    total: 6,
+    chats: [
+      { id: 4, userRef: "odd", name: "Chat 3 😀" },
+      { id: 2, userRef: "odd", name: "Chat 1 😀" },
+    ],
   });
-
-  it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
-    const chat = (id: number, _createTime: string) =>
-      `{"chat":{"id":${id},"name":null,"userRef":null,"_createTime":"${_createTime}"}}\n`;
-    const older = chat(1, "2025-12-31T23:59:59.999Z") + chat(2, "2026-01-01T00:00:00.000Z");
-    await parley("chats import --chatbot Empty", `${older}{"end":{"chats":2,"entries":0}}\n`);
-    const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
-    const { id } = all.items[0]!;
-    for (const [which, erased] of [
-      [`Full --id ${id}`, "1 chat"],
-      [`Full --id ${id}`, "0 chats"],
-      ["Full --user-ref even", "6 chats"],
-      ["Empty --idle-since 2026-01-01", "1 chat"],
-    ] as const) {
-      expect(await parley(`chats erase --chatbot ${which}`)).toEqual({
-        code: 0,
-        stdout: `Erased ${erased}.\n`,
-        stderr: "",
-      });
-    }
-    expect(await totalOf(full)).toBe(5);
-    expect(await totalOf(empty)).toBe(1);
-    expect(await auditLines(4)).toEqual([
-      `${user} import Empty 2 chats`,
-      `${user} erase Full chat ${id}`,
-      expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
-      `${user} erase Empty 1 chat idle since 2026-01-01T00:00:00.000Z`,
-    ]);
+  const { createTime } = odd.chats[1];
+  expect(await seen("list --search T\u00a01")).toEqual({
+    total: 3,
+    chats: [
+      { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
+      { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
+      { id: 2, userRef: "odd", createTime, nameLength: 8 },
+    ],
   });
+  const entry = {
+    id: 4,
+    createTime: expect.any(String),
+    flagged: false,
+    moderation: "none",
+    rating: null,
+  };
+  const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
+  const texts = { question: "q", answer: 'a\n"b"', comment: null };
+  const total = { total: 2 };
+  expect(await seen("show 2 --limit 1")).toEqual({
+    ...total,
+    entries: [{ ...entry, ...lengths, metadataLength: null }],
+  });
+  expect(await seen("show 2 --limit 1 --text")).toEqual({
+    ...total,
+    entries: [{ ...entry, ...texts, metadata: null }],
+  });
+  const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
+  expect(table).toMatch(
+    /^ID {2}CREATE TIME +USER REF {2}NAME LENGTH\n12 {2}\S+Z {2}odd {7}9\n1 of 12 chats\n$/,
+  );
+  expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
+  expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
+    "Hello\ncomment     -\nmetadata    -\n\n2 of 2",
+  );
+});
 
-  it("a person's chats can be exported, or erased from a workspace; the audit log records both without the userRef", async () => {
-    await withStores(
-      Effect.gen(function* () {
-        const registry = yield* ChatbotRegistry;
-        const store = yield* ChatStore;
-        for (const [name, workspaceName] of [
-          ["One", "People"],
-          ["Two", "People"],
-          ["Three", "Elsewhere"],
-        ] as const) {
-          const chatbot = { workspaceName, name, description: "", settings: defaultSettings };
-          const { id } = yield* registry.create({ ...chatbot, keys: [] }, "test");
-          for (const userRef of ["ann@example.org", "bob@example.org"]) {
-            yield* store.createChat(id, { name: userRef, userRef, helloMessage: "Hello" }, null);
-          }
+it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
+  const chat = (id: number, _createTime: string) =>
+    `{"chat":{"id":${id},"name":null,"userRef":null,"_createTime":"${_createTime}"}}\n`;
+  const older = chat(1, "2025-12-31T23:59:59.999Z") + chat(2, "2026-01-01T00:00:00.000Z");
+  await parley("chats import --chatbot Empty", `${older}{"end":{"chats":2,"entries":0}}\n`);
+  const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
+  const { id } = all.items[0]!;
+  for (const [which, erased] of [
+    [`Full --id ${id}`, "1 chat"],
+    [`Full --id ${id}`, "0 chats"],
+    ["Full --user-ref even", "6 chats"],
+    ["Empty --idle-since 2026-01-01", "1 chat"],
+  ] as const) {
+    expect(await parley(`chats erase --chatbot ${which}`)).toEqual({
+      code: 0,
+      stdout: `Erased ${erased}.\n`,
+      stderr: "",
+    });
+  }
+  expect(await totalOf(full)).toBe(5);
+  expect(await totalOf(empty)).toBe(1);
+  expect(await auditLines(4)).toEqual([
+    `${user} import Empty 2 chats`,
+    `${user} erase Full chat ${id}`,
+    expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
+    `${user} erase Empty 1 chat idle since 2026-01-01T00:00:00.000Z`,
+  ]);
+});
+
+it("a person's chats can be exported, or erased from a workspace; the audit log records both without the userRef", async () => {
+  await withStores(
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const store = yield* ChatStore;
+      for (const [name, workspaceName] of [
+        ["One", "People"],
+        ["Two", "People"],
+        ["Three", "Elsewhere"],
+      ] as const) {
+        const chatbot = { workspaceName, name, description: "", settings: defaultSettings };
+        const { id } = yield* registry.create({ ...chatbot, keys: [] }, "test");
+        for (const userRef of ["ann@example.org", "bob@example.org"]) {
+          yield* store.createChat(id, { name: userRef, userRef, helloMessage: "Hello" }, null);
         }
-      }),
+      }
+    }),
+  );
+  const ann = "--user-ref ann@example.org";
+  const { stdout: text } = await parley(`chats export --chatbot One ${ann}`);
+  expect(text).toMatch(
+    /"userRef":"ann@example.org"(.*\n){2}\{"end":\{"chats":1,"entries":1\}\}\n$/,
+  );
+  expect(text).not.toContain("bob");
+  for (const wrong of ["", "--id 1", "--idle-since 1d", `${ann} --chatbot One`]) {
+    expect((await parley(`chats erase --workspace People ${wrong}`)).code).toBe(2);
+  }
+  expect((await parley(`chats erase --workspace Nowhere ${ann}`)).stderr).toContain("no workspace");
+  const erased = await parley(`chats erase --workspace People ${ann}`);
+  expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
+  const about = async (userRef: string) =>
+    (await json(`audit --user-ref ${userRef}`)).map(
+      (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
     );
-    const ann = "--user-ref ann@example.org";
-    const { stdout: text } = await parley(`chats export --chatbot One ${ann}`);
-    expect(text).toMatch(
-      /"userRef":"ann@example.org"(.*\n){2}\{"end":\{"chats":1,"entries":1\}\}\n$/,
-    );
-    expect(text).not.toContain("bob");
-    for (const wrong of ["", "--id 1", "--idle-since 1d", `${ann} --chatbot One`]) {
-      expect((await parley(`chats erase --workspace People ${wrong}`)).code).toBe(2);
-    }
-    expect((await parley(`chats erase --workspace Nowhere ${ann}`)).stderr).toContain(
-      "no workspace",
-    );
-    const erased = await parley(`chats erase --workspace People ${ann}`);
-    expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
-    const about = async (userRef: string) =>
-      JSON.parse((await parley(`audit --json --user-ref ${userRef}`)).stdout).map(
-        (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
-      );
-    expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
-    // The newest entry of the log is not about ann.
-    expect((await parley("chatbot set --chatbot Three --description Changed")).code).toBe(0);
-    expect(await about("ann@example.org --limit 1")).toEqual(["erase Two"]);
-    expect(await about("bob@example.org")).toEqual([]);
-    expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
-    expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
-  });
+  expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
+  // The newest entry of the log is not about ann.
+  expect((await parley("chatbot set --chatbot Three --description Changed")).code).toBe(0);
+  expect(await about("ann@example.org --limit 1")).toEqual(["erase Two"]);
+  expect(await about("bob@example.org")).toEqual([]);
+  expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
+  expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
+});
 
-  it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
-    const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
-    const { id } = JSON.parse(stdout).chats[0];
-    const lines = await auditLines(100);
-    await parley("chats show --chatbot Full 17");
-    expect(await auditLines(100)).toEqual(lines);
-    const ann = { ...settings(), PARLEY_ACTOR: "ann" };
-    await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
-    await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
-    expect(await auditLines(2)).toEqual([
-      `${user} (ann) read Full chat ${id}`,
-      `${user} (ann) read Full chat names`,
-    ]);
-  });
+it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
+  const { id } = (await json("chats list --chatbot Full --limit 1")).chats[0];
+  const lines = await auditLines(100);
+  await parley("chats show --chatbot Full 17");
+  expect(await auditLines(100)).toEqual(lines);
+  const ann = { ...settings, PARLEY_ACTOR: "ann" };
+  await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
+  await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
+  expect(await auditLines(2)).toEqual([
+    `${user} (ann) read Full chat ${id}`,
+    `${user} (ann) read Full chat names`,
+  ]);
 });
 
 it("parley usage sums the tokens of answers, also of those that have been erased", async () => {
   const { stdout } = await parley("usage --chatbot Full");
   expect(stdout).toMatch(/^PROVIDER {2}MODEL {2}ANSWERS .* PROMPT TOKENS .*\np {9}m {6}12 .* 36 /);
   const sums = { answers: 12, attempts: 12, promptTokens: 36, completionTokens: 48 };
-  const json = await parley("usage --chatbot Full --json");
-  expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
+  expect(await json("usage --chatbot Full")).toEqual([{ provider: "p", model: "m", ...sums }]);
   for (const [by, rows] of [
     ["day", [{ day: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) }]],
     ["key", [{ key: keyId }, { key: null }]],
@@ -290,7 +275,7 @@ it("parley usage sums the tokens of answers, also of those that have been erased
       ],
     ],
   ] as const) {
-    const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
+    const grouped = await json(`usage --chatbot Full --by ${by}`);
     expect(grouped).toMatchObject(rows);
     const answers = grouped.map((sum: typeof sums) => sum.answers);
     expect(answers.reduce((all: number, count: number) => all + count)).toBe(12);
@@ -298,15 +283,9 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
     new RegExp(`^KEY +KEY NAME +PROVIDER .*\\n${keyId} +web +p .*\\n- +- +p .*\\n$`),
   );
-  for (const [since, count] of [
-    ["30d", 1],
-    ["0s", 0],
-  ] as const) {
-    const { stdout } = await parley(`usage --chatbot Full --json --from ${since}`);
-    expect(JSON.parse(stdout)).toHaveLength(count);
-  }
-  const until = await parley("usage --chatbot Full --json --until 30d");
-  expect(JSON.parse(until.stdout)).toEqual([]);
+  expect(await json("usage --chatbot Full --from 30d")).toHaveLength(1);
+  for (const none of ["--from 0s", "--until 30d"])
+    expect(await json(`usage --chatbot Full ${none}`)).toEqual([]);
   expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
@@ -318,14 +297,11 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
     )[1]!;
   const [answered, broken] = [await createKey("answered"), await createKey("broken")];
   await createKey("unused");
-  const { stdout: list } = await parley("chatbot list --json");
-  const { id } = JSON.parse(list).at(-1);
+  const { id } = (await json("chatbot list")).at(-1);
   await withStores(
     Effect.gen(function* () {
       const turns = yield* TurnStore;
-      const take = Effect.flatMap(turns.take(id, null, null), (result) =>
-        result._tag === "TurnTaken" ? Effect.succeed(result.turn) : Effect.die(result),
-      );
+      const take = takeTurn(id, null);
       const tokens = { promptTokens: 30, completionTokens: 10, attempts: 1, latencyMillis: 5 };
       const spending = { apiKeyId: answered, spentTokens: 40 };
       const usage = { provider: "p", model: "m", ...tokens };
@@ -333,8 +309,7 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
       yield* turns.release(yield* take, { apiKeyId: broken, tokens: 3 });
     }),
   );
-  const usage = async (more: string) =>
-    JSON.parse((await parley(`usage --chatbot Budgeted --by key --json ${more}`)).stdout);
+  const usage = (more: string) => json(`usage --chatbot Budgeted --by key ${more}`);
   const counts = { answers: 0, attempts: 0, promptTokens: 0, completionTokens: 0 };
   const row = { provider: null, model: null, ...counts, tokensPerDay: 500 };
   const unanswered = { key: broken, keyName: "broken", ...row, spentToday: 3 };
@@ -349,23 +324,18 @@ it("usage by key shows what a key with a budget has spent today, even if it has 
 it("parley chatbot size lists what each chatbot keeps, the biggest first", async () => {
   const { stdout } = await parley("chatbot size");
   expect(stdout).toMatch(/^ID +WORKSPACE +NAME +CHATS +ENTRIES +BYTES\n\d+ +\S+ +Full +/);
-  const sizes = JSON.parse((await parley("chatbot size --json")).stdout);
-  const { bytes, chats, entries } = sizes[0];
-  const { total } = JSON.parse((await parley("chats list --chatbot Full --json")).stdout);
-  expect([chats, entries > 0]).toEqual([total, true]);
-  expect(sizes.map((size: { bytes: number }) => size.bytes)).toEqual(
-    sizes.map((size: { bytes: number }) => size.bytes).toSorted((a: number, b: number) => b - a),
-  );
-  expect(bytes).toBeGreaterThan(150 * (chats + entries));
+  const sizes: ReadonlyArray<Record<string, number>> = await json("chatbot size");
+  const { bytes, chats, entries } = sizes[0]!;
+  const { total } = await json("chats list --chatbot Full");
+  expect([chats, entries! > 0]).toEqual([total, true]);
+  expect(sizes).toEqual(sizes.toSorted((a, b) => b["bytes"]! - a["bytes"]!));
+  expect(bytes).toBeGreaterThan(150 * (chats! + entries!));
 });
 
 it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {
-  const { stdout: before } = await parley("chats list --chatbot Full --limit 1 --json");
-  const { id: chat } = JSON.parse(before).chats[0];
+  const { id: chat } = (await json("chats list --chatbot Full --limit 1")).chats[0];
   const post = `chats post ${chat} --chatbot Full`;
-  const posted = await parley(`${post} Sorry! --author Ann --metadata {"page":3} --json`);
-  expect(posted).toMatchObject({ code: 0, stderr: "" });
-  const { id } = JSON.parse(posted.stdout);
+  const { id } = await json(`${post} Sorry! --author Ann --metadata {"page":3}`);
   const piped = await parley(post, "It is in stock.\nYours\n");
   expect(piped).toEqual({
     code: 0,
@@ -376,8 +346,8 @@ it("parley chats post adds an entry with its metadata, which the audit log recor
     `${user} post Full chat ${chat}, entry ${id}`,
     `${user} post Full chat ${chat}, entry ${id + 1}`,
   ]);
-  const { stdout } = await parley(`chats show ${chat} --limit 2 --chatbot Full --text --json`);
-  expect(JSON.parse(stdout).entries).toMatchObject([
+  const { entries } = await json(`chats show ${chat} --limit 2 --chatbot Full --text`);
+  expect(entries).toMatchObject([
     { id: id + 1, question: "", answer: "It is in stock.\nYours", metadata: null },
     { id, question: "", answer: "Sorry!", metadata: { page: 3, author: "Ann" } },
   ]);
@@ -391,16 +361,13 @@ it("parley chats post adds an entry with its metadata, which the audit log recor
 });
 
 it("parley feedback counts ratings, and lists bad and unanswered entries with an audit entry", async () => {
-  const { stdout: list } = await parley("chats list --chatbot Full --limit 3 --json");
-  const [one, two, three] = JSON.parse(list).chats.map((chat: { id: number }) => chat.id);
-  const answer = (chatId: ChatId, more: Partial<NewEntry>) =>
-    TurnStore.use((turns) =>
-      Effect.flatMap(turns.take(full, chatId, null), (result) =>
-        result._tag === "TurnTaken"
-          ? turns.append(result.turn, { ...helloEntry("a"), question: "why?", ...more })
-          : Effect.die(result),
-      ),
-    );
+  const { chats } = await json("chats list --chatbot Full --limit 3");
+  const [one, two, three] = chats.map((chat: { id: number }) => chat.id);
+  const answer = Effect.fnUntraced(function* (chatId: ChatId, more: Partial<NewEntry>) {
+    const turn = yield* takeTurn(full, chatId);
+    const entry = { ...helloEntry("a"), question: "why?", ...more };
+    return yield* TurnStore.use((turns) => turns.append(turn, entry));
+  });
   const requestId = "a-request";
   await withStores(
     Effect.gen(function* () {
@@ -414,8 +381,7 @@ it("parley feedback counts ratings, and lists bad and unanswered entries with an
     }),
   );
   const day = new Date().toISOString().slice(0, 10);
-  const feedback = async (line: string) =>
-    JSON.parse((await parley(`feedback --chatbot Full --json ${line}`)).stdout);
+  const feedback = (line: string) => json(`feedback --chatbot Full ${line}`);
   const before = await auditLines(100);
   const [good, bad] = [
     { good: 1, bad: 0 },
@@ -447,14 +413,12 @@ it("parley feedback counts ratings, and lists bad and unanswered entries with an
 it("a command that cannot write its output fails, but still prints the id of a new key", async () => {
   const device = await open("/dev/full", "w");
   const loseOutput = async (...args: ReadonlyArray<string>) => {
-    const lost = spawn(process.execPath, [main, ...args, "--chatbot", "Full"], {
-      env: { ...withoutSettings(), ...settings() },
-      stdio: ["ignore", device.fd, "pipe"],
-    });
-    const ended = once(lost, "exit");
-    const stderr = await readAll(lost.stderr!);
+    const stdio = ["ignore", device.fd, "pipe"] satisfies SpawnOptions["stdio"];
+    const line = [...args, "--chatbot", "Full"];
+    const { exit, output } = start(line, settings, undefined, { stdio });
+    expect(await exit).toBe(1);
+    const { stderr } = output;
     expect(stderr).toContain("ENOSPC: no space left on device, write");
-    expect(await ended).toEqual([1, null]);
     return stderr;
   };
   await loseOutput("usage");

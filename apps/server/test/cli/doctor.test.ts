@@ -7,13 +7,13 @@ import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer as createHttpServer } from "node:http";
+import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Server } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { launch, type TestServer } from "../contract/launch.ts";
+import { startTestModel, type TestModel } from "../TestModel.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here, oneLineAndHint, type Finding } from "./here.ts";
 
 const query = (...statements: ReadonlyArray<string>) =>
@@ -24,22 +24,16 @@ const query = (...statements: ReadonlyArray<string>) =>
   );
 const schema = `doctor_${process.pid}`;
 
-let directory: string;
+const directory = temporaryFolder();
 /** A program that is not Parley, and the endpoint of models and moderation. */
 let other: Server;
-let endpoint: Server;
+let endpoint: TestModel;
 /** The status of the endpoint's responses. */
 let status = 200;
-const received: Array<string> = [];
 let testServer: TestServer;
 
 const file = (name: string) => join(directory, name);
 const portOf = (server: Server) => String((server.address() as AddressInfo).port);
-const listen = async (server: Server) => {
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  return server;
-};
-
 const memory = { PARLEY_STORE: "memory" };
 const database = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 const as = (change: (url: URL) => void) => {
@@ -48,38 +42,25 @@ const as = (change: (url: URL) => void) => {
   return { DATABASE_URL: url.href };
 };
 const secret = "sk-very-secret";
-const models = () => {
-  const url = `http://127.0.0.1:${portOf(endpoint)}/v1`;
-  return {
-    PARLEY_LLM_BASE_URL: url,
-    PARLEY_LLM_MODEL: "small",
-    PARLEY_LLM_API_KEY: secret,
-    PARLEY_MODERATION_BASE_URL: url,
-    PARLEY_MODERATION_MODEL: "judge",
-    PARLEY_MODERATION_API_KEY: secret,
-  };
-};
+const models = () => ({
+  ...endpoint.settings,
+  PARLEY_LLM_MODEL: "small",
+  PARLEY_LLM_API_KEY: secret,
+  PARLEY_MODERATION_BASE_URL: endpoint.settings.PARLEY_LLM_BASE_URL,
+  PARLEY_MODERATION_MODEL: "judge",
+  PARLEY_MODERATION_API_KEY: secret,
+});
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-doctor-test-"));
-  other = await listen(createServer((socket) => socket.end("220 mail.example\r\n")));
-  endpoint = await listen(
-    createHttpServer(async (request, response) => {
-      let body = "";
-      for await (const part of request) body += part;
-      received.push(`${request.url} ${request.headers.authorization} ${body}`);
-      if (status !== 200) {
-        response.writeHead(status, { "content-type": "application/json" });
-        response.end(`{"error":{"message":"about the key ${request.headers.authorization}"}}`);
-      } else if (request.url!.endsWith("/moderations")) {
-        response.writeHead(200, { "content-type": "application/json" });
-        response.end('{"results":[{"flagged":false,"categories":{}}]}');
-      } else {
-        response.writeHead(200, { "content-type": "text/event-stream" });
-        const choice = { index: 0, delta: { content: "pong" }, finish_reason: "length" };
-        response.end(`data: ${JSON.stringify({ choices: [choice] })}\n\ndata: [DONE]\n\n`);
-      }
-    }),
+  other = createServer((socket) => socket.end("220 mail.example\r\n")).listen(0, "127.0.0.1");
+  await once(other, "listening");
+  endpoint = await startTestModel(
+    ({ end, say }) => {
+      say("pong");
+      end();
+    },
+    ({ headers }) =>
+      status === 200 ? undefined : [status, { message: `about the key ${headers.authorization}` }],
   );
   const key = Redacted.value(
     Effect.runSync(generateKey.pipe(Effect.provide(SecureRandom.layerWebCrypto))),
@@ -106,7 +87,6 @@ afterAll(async () => {
   await testServer?.stop();
   other.close();
   endpoint.close();
-  await rm(directory, { recursive: true, force: true });
   await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
 });
 
@@ -127,10 +107,37 @@ const examine = async (more: Settings) => {
   return { settings, findings, findingsOf };
 };
 
+/** Settings that are invalid. A finding names the first of each. */
+const invalidSettings: ReadonlyArray<Settings> = [
+  { PARLEY_PORT: "x" },
+  { PARLEY_BASE_PATH: "/docs" },
+  { PARLEY_BASE_PATH: "/a/../b" },
+  { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: "/api" },
+  { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: "/api/ask" },
+  { PARLEY_STORE: "disk" },
+  { PARLEY_ASK_PORT: "7", PARLEY_PORT: "7" },
+  { PARLEY_MANAGEMENT_PORT: "localhost" },
+  { PARLEY_CORS_ORIGINS: "foo" },
+  { PARLEY_LLM_BASE_URL: "nonsense", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://user:hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "https://user:hidden@", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "user:hidden@llm.example/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_BASE_URL: "localhost:11434/v1", PARLEY_LLM_MODEL: "m" },
+  { PARLEY_LLM_MODEL: "alone" },
+  { PARLEY_ASK_DEADLINE: "30 parsecs" },
+  { PARLEY_ASKS_AT_ONCE: "0" },
+  { PARLEY_QUESTION_LENGTH: "20001" },
+  { PARLEY_PAGES: "maybe" },
+  { PARLEY_DATABASE_CONNECTIONS: "4" },
+  { PARLEY_MODERATION: "endpoint" },
+];
+
 it("the doctor says what keeps a server from starting, and what to do about it", async () => {
   const failing: ReadonlyArray<readonly [check: string, message: RegExp, Settings]> = [
-    ["settings", /PARLEY_STORE/, { PARLEY_STORE: "disk" }],
-    ["settings", /PARLEY_ASK_PORT/, { ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }],
+    ...invalidSettings.map(
+      (each) => ["settings", new RegExp(Object.keys(each)[0]!), { ...memory, ...each }] as const,
+    ),
     ["settings", /percent-encode/, { DATABASE_URL: "postgres://a:se/cret@b/d" }],
     ["settings", /placeholder/, as((url) => (url.password = "secret"))],
     ["settings", /placeholder/, as((url) => (url.password = "choose-one"))],
@@ -213,12 +220,12 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
     "ok       settings    All settings are valid.\n" +
       "ok       database    PostgreSQL 18.x (UTF8) is responding.\n" +
-      'ok       model       small at 127.0.0.1:0 is responding: "pong" (length; 0 + 0 tokens).\n' +
+      'ok       model       small at 127.0.0.1:0 is responding: "pong" (stop; 0 + 0 tokens).\n' +
       "ok       moderation  judge at 127.0.0.1:0 is responding.\n",
   );
-  const call = received.find((call) => call.startsWith("/v1/chat/completions"))!;
-  expect(call).toContain(`Bearer ${secret}`);
-  const { max_tokens, messages, stream } = JSON.parse(call.slice(call.indexOf("{")));
+  const call = endpoint.received.find(({ path }) => path === "/v1/chat/completions")!;
+  expect(call.headers.authorization).toBe(`Bearer ${secret}`);
+  const { max_tokens, messages, stream } = JSON.parse(call.body);
   const roles = messages.map(({ role }: { role: string }) => role);
   expect({ max_tokens, stream, roles }).toEqual({
     max_tokens: 4096,

@@ -4,6 +4,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
 import { format } from "node:util";
+import { expect } from "vitest";
 import { parley } from "../../src/cli/Cli.ts";
 import { exitCode } from "../../src/cli/CommandErrors.ts";
 import type { CommandResult } from "./run.ts";
@@ -42,6 +43,18 @@ export const here = async (
     Effect.runPromiseExit,
   );
   return { code: exitCode(exit), stdout, stderr };
+};
+
+/** Functions that run a command with these settings, and that return the JSON that a command prints. */
+export const shell = (settings: Readonly<Record<string, string>>) => {
+  const parley = (line: string, input?: string | Uint8Array) =>
+    here(line.split(" "), settings, input);
+  const json = async (line: string) => {
+    const { code, stderr, stdout } = await parley(`${line} --json`);
+    expect(code, stderr).toBe(0);
+    return JSON.parse(stdout);
+  };
+  return { parley, json };
 };
 
 /** Matches a one-line error and a one-line hint, and nothing else. */

@@ -3,31 +3,29 @@
  */
 import { access } from "node:fs/promises";
 import { beforeAll, expect, inject, it } from "vitest";
-import { here, oneLineAndHint } from "./here.ts";
+import { here, oneLineAndHint, shell } from "./here.ts";
 import { run } from "./run.ts";
 
 const schema = `mistakes_${process.pid}`;
-const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const settings = { DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema };
+const { parley } = shell(settings);
 const id = "0123456789AB";
 
 /** What a command that has changed anything would have changed. */
 const snapshot = async () => {
   const outputs: Array<string> = [];
   for (const line of ["chatbot list --json", "audit --json", "chats list --chatbot One --json"])
-    outputs.push((await here(line.split(" "), settings())).stdout);
+    outputs.push((await parley(line)).stdout);
   return outputs;
 };
 
 beforeAll(async () => {
-  expect((await here(["migrate"], settings())).code).toBe(0);
-  for (const name of ["One", "Two"]) {
-    const create = ["chatbot", "create", "--workspace", "Acme", "--name", name];
-    expect((await here(create, settings())).code).toBe(0);
-  }
+  expect((await parley("migrate")).code).toBe(0);
+  for (const name of ["One", "Two"])
+    expect((await parley(`chatbot create --workspace Acme --name ${name}`)).code).toBe(0);
   const time = '"_createTime":"2026-01-01T00:00:00.000Z"';
   const chat = `{"chat":{"id":1,"name":null,"userRef":"u",${time}}}\n{"end":{"chats":1,"entries":0}}\n`;
-  const chats = await here(["chats", "import", "--chatbot", "One"], settings(), chat);
-  expect(chats.code).toBe(0);
+  expect((await parley("chats import --chatbot One", chat)).code).toBe(0);
 });
 
 /** Checks that a command exits with the code and prints only a one-line error and a hint, on standard error. */
@@ -68,7 +66,7 @@ it("incorrect usage of a command changes nothing, and exits with 2 and a one-lin
     "feedback --chatbot One --bad --unanswered",
     "feedback --chatbot One --by user-ref",
   ])
-    await expectRefusal(2, line.split(" "), settings());
+    await expectRefusal(2, line.split(" "), settings);
   expect(await snapshot()).toEqual(before);
 });
 
@@ -85,7 +83,7 @@ it("a command that cannot do its work changes nothing, and exits with 1 and a on
     "provision /nowhere",
     "chats show 99 --chatbot One",
   ])
-    await expectRefusal(1, line.split(" "), settings());
+    await expectRefusal(1, line.split(" "), settings);
   expect(await snapshot()).toEqual(before);
 });
 
@@ -105,7 +103,7 @@ it("a command without a usable database says so, and creates none", async () => 
   }
   await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
   // Nor does a command change a schema that is out of date.
-  const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+  const fresh = { ...settings, PARLEY_SCHEMA: `${schema}_fresh` };
   for (const line of ["chatbot list", `key rotate ${id}`, "chat", "chats import", "usage", "audit"])
     expect(await expectRefusal(1, line.split(" "), fresh)).toContain(
       "The database schema is out of date",

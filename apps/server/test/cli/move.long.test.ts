@@ -1,19 +1,17 @@
 /**
  * Moves everything from a SQLite file to PostgreSQL with the commands that docs/operations.md documents.
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { spawnSync } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, expect, inject, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import { visitorToken } from "../visitorToken.ts";
 import { withoutSettings } from "../withoutSettings.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here } from "./here.ts";
-import { main } from "./run.ts";
+import { main, startServer } from "./run.ts";
 
-const directory = await mkdtemp(join(tmpdir(), "parley-move-"));
-afterAll(() => rm(directory, { recursive: true, force: true }));
+const directory = temporaryFolder();
 
 const oldSettings = { PARLEY_DATA_DIR: join(directory, ".parley") };
 const schema = { PARLEY_SCHEMA: `move_${process.pid}` };
@@ -24,20 +22,7 @@ const withServer = async (
   settings: Readonly<Record<string, string>>,
   calls: (call: (key: string, path: string, body?: object) => Promise<any>) => Promise<void>,
 ) => {
-  const server = spawn(process.execPath, [main, "serve"], {
-    env: { ...withoutSettings(), ...settings, PARLEY_PORT: "0" },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const ended = once(server, "exit");
-  let log = "";
-  await new Promise<void>((resolve, reject) => {
-    server.stdout.on("data", (data) => {
-      log += data;
-      if (/ has started.*\n/.test(log)) resolve();
-    });
-    void ended.then(() => reject(new Error(log)));
-  });
-  const origin = /(http:[^\s"]+)\/api/.exec(log)![1];
+  const { child, exit, origin } = await startServer({ ...settings, PARLEY_PORT: "0" });
   try {
     await calls(async (key, path, body) => {
       const response = await fetch(`${origin}${path}`, {
@@ -49,8 +34,8 @@ const withServer = async (
       return response.ok ? content.data : response.status;
     });
   } finally {
-    server.kill("SIGINT");
-    await ended;
+    child.kill("SIGINT");
+    await exit;
   }
 };
 

@@ -1,49 +1,33 @@
 /**
  * Commands and servers whose standard output has no reader any more, or that get a signal meant for another program.
  */
-import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { freePort } from "../FreePort.ts";
-import { withoutSettings } from "../withoutSettings.ts";
-import { main } from "./run.ts";
+import { temporaryFolder } from "../TemporaryFolder.ts";
+import { main, start } from "./run.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "parley-pipes-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-
-const start = (
-  args: ReadonlyArray<string>,
-  settings: Readonly<Record<string, string>> = {},
-  program = main,
-) =>
-  spawn(process.execPath, [program, ...args], {
-    env: { ...withoutSettings(), PARLEY_STORE: "memory", PARLEY_DATA_DIR: folder, ...settings },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+const settings = {
+  PARLEY_STORE: "memory",
+  PARLEY_DATA_DIR: temporaryFolder(),
+  PARLEY_PORT: "0",
+  PARLEY_MANAGEMENT_PORT: "0",
+  PARLEY_DRAIN_DELAY: "0 seconds",
+};
 
 it("a command whose output has no reader ends without a message", async () => {
-  const child = start(["--help"]);
-  let stderr = "";
-  child.stderr.on("data", (data) => (stderr += data));
-  child.stdout.destroy();
-  const [code] = await once(child, "close");
-  expect([code, stderr]).toEqual([141, ""]);
+  const { child, exit, output } = start(["--help"]);
+  child.stdout!.destroy();
+  expect([await exit, output.stderr]).toEqual([141, ""]);
 });
 
 it("a server whose log has no reader goes on", async () => {
   const port = await freePort();
-  const child = start(["serve"], {
-    PARLEY_PORT: String(port),
-    PARLEY_MANAGEMENT_PORT: "0",
-    PARLEY_DRAIN_DELAY: "0 seconds",
-    PARLEY_LOG_REQUESTS: "true",
-  });
-  await once(child.stdout, "data");
-  child.stdout.destroy();
-  child.stderr.destroy();
+  const more = { PARLEY_PORT: String(port), PARLEY_LOG_REQUESTS: "true" };
+  const { child } = start(["serve"], { ...settings, ...more });
+  await once(child.stdout!, "data");
+  child.stdout!.destroy();
+  child.stderr!.destroy();
   const status = async () => (await fetch(`http://127.0.0.1:${port}/api/details`)).status;
   await expect.poll(() => status().catch(() => 0), { timeout: 20_000 }).toBe(401);
   for (let n = 0; n < 5; n++) expect(await status()).toBe(401);
@@ -53,17 +37,10 @@ it("a server whose log has no reader goes on", async () => {
 
 it("the installed command opens no debugger when it gets a SIGUSR1", async () => {
   const program = main.replace("main.ts", "PublishedCommand.ts");
-  const settings = {
-    PARLEY_PORT: "0",
-    PARLEY_MANAGEMENT_PORT: "0",
-    PARLEY_DRAIN_DELAY: "0 seconds",
-  };
-  const child = start(["serve"], settings, program);
-  let stderr = "";
-  child.stderr.on("data", (data) => (stderr += data));
-  await once(child.stdout, "data");
+  const { child, exit, output } = start(["serve"], settings, [process.execPath, program]);
+  await once(child.stdout!, "data");
   child.kill("SIGUSR1");
   await new Promise((resolve) => setTimeout(resolve, 500));
   child.kill("SIGTERM");
-  expect([await once(child, "exit"), stderr]).toEqual([[0, null], ""]);
+  expect([await exit, output.stderr]).toEqual([0, ""]);
 });

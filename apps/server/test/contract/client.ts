@@ -290,7 +290,7 @@ const extraFields = (words: ReadonlyArray<string>): ReadonlyArray<string> => [
   ...(words.includes("feedback") ? ["rating", "comment"] : []),
 ];
 
-export const expectChat = (chat: Chat, words: ReadonlyArray<string> = []): void => {
+const expectChat = (chat: Chat, words: ReadonlyArray<string> = []): void => {
   expectKeys(chat, ["id", "name", "userRef", "_createTime", ...extraFields(words)]);
   expectId(chat.id);
   if (chat.name !== null) expectText(chat.name);
@@ -298,7 +298,7 @@ export const expectChat = (chat: Chat, words: ReadonlyArray<string> = []): void 
   expectTime(chat._createTime);
 };
 
-export const expectEntry = (entry: Entry, words: ReadonlyArray<string> = []): void => {
+const expectEntry = (entry: Entry, words: ReadonlyArray<string> = []): void => {
   expectKeys(entry, [
     "id",
     "chat_id",
@@ -335,7 +335,7 @@ const expectDatum = (datum: any, words: ReadonlyArray<string>): void => {
  * Checks that the answer has one of the shapes in docs/interface.md, and that its body repeats the HTTP status. `path` is
  * the request's target.
  */
-export const expectShape = (answer: Answer, path = ""): void => {
+const expectShape = (answer: Answer, path = ""): void => {
   const words = (/[?&]include=([^&]*)/.exec(path)?.[1] ?? "").split(",");
   if (answer.method === "PATCH" && /\/history\//.test(path)) words.push("feedback");
   const { body, status } = answer;
@@ -470,39 +470,24 @@ export const deltaText = (events: ReadonlyArray<StreamEvent>): string =>
 export const anywhere = (target: Target, path: string, call: Call = {}): Promise<Answer> =>
   send(target.origin, toRequest(target, path, { key: null, ...call }));
 
-export const createChat = async (
-  target: Target,
-  fields: Readonly<Record<string, unknown>> = {},
-  key?: string,
-): Promise<Chat> => {
-  const answer = await api(target, "/chats", { json: fields, key });
+/** The row that a POST creates. */
+const createdRow = async <A>(response: Promise<Answer>): Promise<A> => {
+  const answer = await response;
   expect(answer.status, answer.text).toBe(201);
-  expectChat(answer.body.data);
   return answer.body.data;
 };
 
-export const askQuestion = async (
-  target: Target,
-  fields: Readonly<Record<string, unknown>>,
-  key?: string,
-): Promise<Entry> => {
-  const answer = await askApi(target, { json: fields, key });
-  expect(answer.status, answer.text).toBe(201);
-  expectEntry(answer.body.data);
-  return answer.body.data;
-};
+type Fields = Readonly<Record<string, unknown>>;
+
+export const createChat = (target: Target, fields: Fields = {}, key?: string) =>
+  createdRow<Chat>(api(target, "/chats", { json: fields, key }));
+
+export const askQuestion = (target: Target, fields: Fields, key?: string) =>
+  createdRow<Entry>(askApi(target, { json: fields, key }));
 
 /** Posts an entry with the key that may. */
-export const postEntry = async (
-  target: Target,
-  chat: number,
-  fields: Readonly<Record<string, unknown>>,
-): Promise<Entry> => {
-  const call = { json: fields, key: target.fullKey };
-  const answer = await api(target, `/chats/${chat}/history`, call);
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data;
-};
+export const postEntry = (target: Target, chat: number, fields: Fields) =>
+  createdRow<Entry>(api(target, `/chats/${chat}/history`, { json: fields, key: target.fullKey }));
 
 const page = async <A>(target: Target, path: string, key?: string): Promise<Page<A>> => {
   const answer = await api(target, path, { key });
@@ -538,19 +523,12 @@ export const expectGeneral = (answer: Answer, status: 400 | 401 | 403 | 404 | 50
   expectKeys(answer.body, ["status", "code", "message"]);
 };
 
-export const expectNoChat = (answer: Answer): void =>
-  expect(answer.body, answer.text).toEqual({
-    status: 404,
-    code: 404011,
-    message: "CHAT_DOES_NOT_EXISTS",
-  });
-
-export const expectNoEntry = (answer: Answer): void =>
-  expect(answer.body, answer.text).toEqual({
-    status: 404,
-    code: 404012,
-    message: "ENTRY_DOES_NOT_EXIST",
-  });
+const expectMissing =
+  (code: number, message: string) =>
+  (answer: Answer): void =>
+    expect(answer.body, answer.text).toEqual({ status: 404, code, message });
+export const expectNoChat = expectMissing(404011, "CHAT_DOES_NOT_EXISTS");
+export const expectNoEntry = expectMissing(404012, "ENTRY_DOES_NOT_EXIST");
 
 export const expectNoEndpoint = (answer: Answer, method: string, path: string): void =>
   expect(answer.body, answer.text).toEqual({

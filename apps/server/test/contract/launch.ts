@@ -2,15 +2,14 @@
  * Runs the real server in its own process and on its own ports, provisioned and with an empty store.
  */
 import { generateKey } from "@parley/core";
-import { Effect, Redacted } from "effect";
+import { Effect, Record, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import type { ChildProcess } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { main } from "../cli/run.ts";
-import { withoutSettings } from "../withoutSettings.ts";
+import { afterAll, beforeAll } from "vitest";
+import { start } from "../cli/run.ts";
 import type { Target } from "./client.ts";
 
 declare module "vitest" {
@@ -38,22 +37,32 @@ const chatBot = {
   moderationErrorMessage: "This question cannot be answered.",
 };
 
-const freshKey = Effect.map(generateKey, Redacted.value);
-const freshKeys = Effect.all({
-  key: freshKey,
-  readKey: freshKey,
-  writeKey: freshKey,
-  askKey: freshKey,
-  deleteKey: freshKey,
-  postKey: freshKey,
-  fullKey: freshKey,
-  otherKey: freshKey,
-  noHelloKey: freshKey,
-  budgetedKey: freshKey,
-  limitedKey: freshKey,
-  expiredKey: freshKey,
-  unknownKey: freshKey,
-}).pipe(Effect.provide(SecureRandom.layerWebCrypto));
+const everything = ["read", "write", "ask"];
+const visitors = { visitors: true, visitorRatePerMinute: null };
+/** The keys of the chatbot under test, of two others and of none. */
+const ownKeys = {
+  key: { scopes: everything, expiresAt: "2999-01-01T00:00:00.000Z", ...visitors },
+  readKey: { scopes: ["read"], ...visitors },
+  writeKey: { scopes: ["write"] },
+  askKey: { scopes: ["ask"] },
+  deleteKey: { scopes: ["delete"] },
+  postKey: { scopes: ["post"] },
+  fullKey: { scopes: [...everything, "delete", "post"], ...visitors },
+  limitedKey: { scopes: ["read"], ratePerMinute: 2 },
+  budgetedKey: {
+    scopes: everything,
+    visitors: true,
+    visitorRatePerMinute: 1000,
+    tokensPerDay: 1000,
+  },
+  expiredKey: { scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
+};
+const otherKeys = { otherKey: { scopes: everything } };
+const noHelloKeys = { noHelloKey: { scopes: everything } };
+const allKeys = { ...ownKeys, ...otherKeys, ...noHelloKeys, unknownKey: {} };
+const freshKeys = Effect.all(
+  Record.map(allKeys, () => Effect.map(generateKey, Redacted.value)),
+).pipe(Effect.provide(SecureRandom.layerWebCrypto));
 
 /** Resolves when the server is listening. `extra` has further settings, `fields` those of its chatbot. */
 export const launch = async (
@@ -71,95 +80,43 @@ export const launch = async (
   );
 
   const keys = await Effect.runPromise(freshKeys);
-  const everything = ["read", "write", "ask"];
-  const visitors = { visitors: true, visitorRatePerMinute: null };
+  const declare = (declared: Partial<typeof allKeys>) =>
+    Object.entries(declared).map(([name, more]) => ({
+      key: keys[name as keyof typeof keys],
+      ...more,
+    }));
+  const { helloMessage, moderationErrorMessage, workspaceName: workspace, ...names } = chatBot;
+  const messages = { helloMessage, moderationErrorMessage };
+  const description = "Belongs to somebody else";
+  const others = { workspace: "Workspace B" };
   const provision = join(directory, "provision.json");
   await writeFile(
     provision,
     JSON.stringify({
       chatbots: [
-        {
-          workspace: chatBot.workspaceName,
-          name: chatBot.name,
-          description: chatBot.description,
-          helloMessage: chatBot.helloMessage,
-          moderationErrorMessage: chatBot.moderationErrorMessage,
-          ...fields,
-          keys: [
-            {
-              key: keys.key,
-              scopes: everything,
-              expiresAt: "2999-01-01T00:00:00.000Z",
-              ...visitors,
-            },
-            { key: keys.readKey, scopes: ["read"], ...visitors },
-            { key: keys.writeKey, scopes: ["write"] },
-            { key: keys.askKey, scopes: ["ask"] },
-            { key: keys.deleteKey, scopes: ["delete"] },
-            { key: keys.postKey, scopes: ["post"] },
-            { key: keys.fullKey, scopes: [...everything, "delete", "post"], ...visitors },
-            { key: keys.limitedKey, scopes: ["read"], ratePerMinute: 2 },
-            {
-              key: keys.budgetedKey,
-              scopes: everything,
-              visitors: true,
-              visitorRatePerMinute: 1000,
-              tokensPerDay: 1000,
-            },
-            { key: keys.expiredKey, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
-          ],
-        },
-        {
-          workspace: "Workspace B",
-          name: "Other bot",
-          description: "Belongs to somebody else",
-          keys: [{ key: keys.otherKey, scopes: everything }],
-        },
-        {
-          workspace: "Workspace B",
-          name: "Silent bot",
-          keys: [{ key: keys.noHelloKey, scopes: everything }],
-        },
+        { workspace, ...names, ...messages, ...fields, keys: declare(ownKeys) },
+        { ...others, name: "Other bot", description, keys: declare(otherKeys) },
+        { ...others, name: "Silent bot", keys: declare(noHelloKeys) },
       ],
     }),
   );
 
-  const child = spawn(process.execPath, [main, "serve"], {
+  const settings = {
+    PARLEY_STORE: store,
+    PARLEY_DATA_DIR: join(directory, "data"),
+    PARLEY_PORT: "0",
+    PARLEY_MANAGEMENT_PORT: "0",
+    PARLEY_PROVISION: provision,
+    PARLEY_KNOWLEDGE_DIR: knowledge,
+    ...extra,
+  };
+  const { child, exit, output, untilPrinted } = start(["serve"], settings, undefined, {
     cwd: directory,
-    stdio: ["ignore", "pipe", "pipe"],
-    env: {
-      ...withoutSettings(),
-      PARLEY_STORE: store,
-      PARLEY_DATA_DIR: join(directory, "data"),
-      PARLEY_PORT: "0",
-      PARLEY_MANAGEMENT_PORT: "0",
-      PARLEY_PROVISION: provision,
-      PARLEY_KNOWLEDGE_DIR: knowledge,
-      ...extra,
-    },
   });
-  const exit = once(child, "exit");
   // An interrupted test run must not leave a server running.
   const end = () => child.kill("SIGINT");
   process.once("exit", end);
-  let output = "";
-  let baseUrl: string | undefined;
-  let askUrl: string | undefined;
-  const ready = new Promise<void>((resolve) => {
-    const read = (chunk: Buffer) => {
-      output += chunk.toString();
-      // The output is plain text, or a log in JSON.
-      baseUrl = /(?:^General interface\s+|"general":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
-        output,
-      )?.[1];
-      askUrl = /(?:^Answers interface\s+|"answers":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
-        output,
-      )?.[1];
-      if (baseUrl !== undefined && askUrl !== undefined) resolve();
-    };
-    child.stdout.on("data", read);
-    child.stderr.on("data", read);
-  });
+  const log = () => output.stdout + output.stderr;
 
   const stop = async () => {
     const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
@@ -168,23 +125,34 @@ export const launch = async (
     process.off("exit", end);
     clearTimeout(deadline);
     await rm(directory, { recursive: true, force: true });
-    if (child.signalCode === "SIGKILL") throw new Error(`the server did not stop:\n${output}`);
+    if (child.signalCode === "SIGKILL") throw new Error(`the server did not stop:\n${log()}`);
   };
 
-  const deadline = new Promise<string>((resolve) => {
-    setTimeout(() => resolve("was not ready in time"), 50_000).unref();
-  });
-  const ended = exit.then(() => "ended");
-  const reason = await Promise.race([ready, ended, deadline]);
-  if (reason !== undefined || baseUrl === undefined || askUrl === undefined) {
-    await stop().catch(() => undefined);
-    throw new Error(`the server ${reason}:\n${output}`);
-  }
+  const late = setTimeout(() => child.kill("SIGKILL"), 50_000);
+  const printed = await untilPrinted(/"general":"(.*?)","answers":"(.*?)\/?"/).catch(
+    async (error: unknown) => {
+      await stop().catch(() => undefined);
+      throw error;
+    },
+  );
+  clearTimeout(late);
+  const [, baseUrl, askUrl] = printed as unknown as [string, string, string];
+  const { origin } = new URL(baseUrl);
   return {
-    target: { ...keys, baseUrl, askUrl, origin: new URL(baseUrl).origin, chatBot, isOurs: true },
+    target: { ...keys, baseUrl, askUrl, origin, chatBot, isOurs: true },
     child,
     directory,
-    log: () => output,
+    log,
     stop,
   };
+};
+
+/** Launches a server for the tests of a file or group, and returns a function that returns it. */
+export const launchForTests = (...options: Parameters<typeof launch>) => {
+  let testServer: TestServer;
+  beforeAll(async () => {
+    testServer = await launch(...options);
+  });
+  afterAll(() => testServer?.stop());
+  return () => testServer;
 };

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { ChatbotDirectory, StorageUnavailable, StoreState } from "@parley/core/ports";
 import { Duration, Effect, Fiber } from "effect";
 import { HttpServerRequest } from "effect/http";
@@ -26,51 +26,38 @@ const statusOf = (
     Effect.provideService(Lifecycle, { phase, signal: null }),
   );
 
-describe("readiness", () => {
-  it.effect("readiness is 200 while the store responds and 503 while it fails", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null)), 200);
-      const failing = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
-      assert.strictEqual(yield* statusOf("/health/ready", failing), 503);
-    }),
-  );
+const answers = () => Effect.succeed(null);
+const fails = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
 
-  it.effect("readiness is 503 while the store can be read but not written", () =>
-    Effect.gen(function* () {
-      let reason: string | null = "it is a standby";
-      const store = { readOnlyReason: Effect.sync(() => reason) };
-      const status = statusOf("/health/ready", () => Effect.succeed(null)).pipe(
-        Effect.provideService(StoreState, store),
+it.effect("a server is ready while it serves, and while its store answers and takes writes", () =>
+  Effect.gen(function* () {
+    for (const [find, phase, reason, status] of [
+      [answers, "serving", null, 200],
+      [fails, "serving", null, 503],
+      [answers, "serving", "it is a standby", 503],
+      [answers, "starting", null, 503],
+      [answers, "stopping", null, 503],
+    ] as const) {
+      const store = { readOnlyReason: Effect.succeed(reason) };
+      const ready = Effect.provideService(
+        statusOf("/health/ready", find, phase),
+        StoreState,
+        store,
       );
-      assert.strictEqual(yield* status, 503);
-      reason = null;
-      assert.strictEqual(yield* status, 200);
-    }),
-  );
+      assert.strictEqual(yield* ready, status, `${phase} ${reason}`);
+    }
+  }),
+);
 
-  it.effect("readiness is 503 until the interfaces are served, and from the first signal on", () =>
-    Effect.gen(function* () {
-      for (const phase of ["starting", "stopping"] as const) {
-        assert.strictEqual(
-          yield* statusOf("/health/ready", () => Effect.succeed(null), phase),
-          503,
-        );
-      }
-    }),
-  );
-
-  it.effect(
-    "readiness is 503 after two seconds when the store hangs and cannot be interrupted",
-    () =>
-      Effect.gen(function* () {
-        const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));
-        const fiber = yield* Effect.forkChild(statusOf("/health/ready", silent));
-        yield* TestClock.adjust("2 seconds");
-        assert.strictEqual(yield* Fiber.join(fiber), 503);
-        assert.strictEqual(yield* statusOf("/health/live", silent), 200);
-      }),
-  );
-});
+it.effect("readiness is 503 after two seconds when the store hangs and cannot be interrupted", () =>
+  Effect.gen(function* () {
+    const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));
+    const fiber = yield* Effect.forkChild(statusOf("/health/ready", silent));
+    yield* TestClock.adjust("2 seconds");
+    assert.strictEqual(yield* Fiber.join(fiber), 503);
+    assert.strictEqual(yield* statusOf("/health/live", silent), 200);
+  }),
+);
 
 it.live(
   "every management page checks `Host` as the API does, and answers HEAD without a body",

@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { basePath, expectGeneral, raw, requestText } from "../contract/client.ts";
-import { launch, type TestServer } from "../contract/launch.ts";
+import { launchForTests } from "../contract/launch.ts";
 
-let testServer: TestServer;
-beforeAll(async () => {
-  testServer = await launch("memory");
-});
-afterAll(() => testServer?.stop());
+const testServer = launchForTests("memory");
 
 it("a body that does not arrive within thirty seconds is 400, and the connection is closed", async () => {
-  const { key, origin } = testServer.target;
-  const head = requestText(`POST ${basePath(testServer.target)}/chats HTTP/1.1`, [
+  const { key, origin } = testServer().target;
+  const head = requestText(`POST ${basePath(testServer().target)}/chats HTTP/1.1`, [
     "Host: example.test",
     `x-api-key: ${key}`,
     "Content-Type: application/json",
@@ -26,7 +22,7 @@ it("a body that does not arrive within thirty seconds is 400, and the connection
 
 it("a request whose headers never end results in 400 after a timeout", async () => {
   const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
-  const { answers } = await raw(testServer.target.origin, [head], { timeout: 25_000 });
+  const { answers } = await raw(testServer().target.origin, [head], { timeout: 25_000 });
   expect(answers).toHaveLength(1);
   expectGeneral(answers[0]!, 400);
 });

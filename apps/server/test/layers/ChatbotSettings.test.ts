@@ -1,5 +1,5 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { ChatbotId, defaultSettings, type Chatbot, type ChatbotSettings } from "@parley/core";
 import { Answerer, Moderator } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
@@ -7,9 +7,8 @@ import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { layerAnswerer } from "../../src/layers/AskingLayer.ts";
+import { layerAnswerer, layerModerator } from "../../src/layers/AskingLayer.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
-import { layerModerator } from "../../src/layers/ModeratorLayer.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
 
 const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
@@ -30,28 +29,22 @@ const check = (settings: Partial<ChatbotSettings>) =>
     (exit) => (Exit.isSuccess(exit) ? exit.value.flagged : "failed"),
   );
 
-describe("a chatbot's moderator", () => {
-  const withModeration = (moderation: SettingsShape["moderation"]) =>
-    Effect.provide(Layer.provide(layerModerator, settingsOf({ moderation })));
-
-  it.effect(
-    "a chatbot's moderator is the one that its settings name, or by default the server's",
-    () =>
-      Effect.gen(function* () {
-        assert.strictEqual(yield* check({ moderation: null }), "failed");
-        assert.strictEqual(yield* check({ moderation: "off" }), false);
-      }).pipe(withModeration({ fallback: "endpoint", endpoint: null, failOpen: false })),
-  );
-
-  it.effect(
-    "a chatbot whose settings name the moderation endpoint lets no question pass if none is set",
-    () =>
-      Effect.gen(function* () {
-        assert.strictEqual(yield* check({ moderation: "endpoint" }), "failed");
-        assert.strictEqual(yield* check({ moderation: null }), false);
-      }).pipe(withModeration({ fallback: "off", endpoint: null, failOpen: true })),
-  );
-});
+it.effect(
+  "a chatbot's moderator is the one that its settings name, or by default the server's; without an endpoint, no question passes it",
+  () =>
+    Effect.gen(function* () {
+      for (const [fallback, moderation, outcome] of [
+        ["endpoint", null, "failed"],
+        ["endpoint", "off", false],
+        ["off", "endpoint", "failed"],
+        ["off", null, false],
+      ] as const) {
+        const settings = settingsOf({ moderation: { fallback, endpoint: null, failOpen: true } });
+        const layer = Layer.provide(layerModerator, settings);
+        assert.strictEqual(yield* Effect.provide(check({ moderation }), layer), outcome);
+      }
+    }),
+);
 
 it.live(
   "a question fails if the moderation endpoint fails, unless PARLEY_MODERATION_FAIL_OPEN is on",
@@ -91,58 +84,54 @@ const layerAnswererWith = (settings: Partial<SettingsShape>) =>
     Layer.provide(settingsOf({ contextTokens: 32_000, llms: [], ...settings })),
   );
 
-describe("the documents that a chatbot answers from", () => {
-  const folder = Effect.gen(function* () {
-    const files = yield* FileSystem.FileSystem;
-    const path = yield* Path.Path;
-    const root = yield* files.makeTempDirectoryScoped({ prefix: "parley-documents-" });
-    const write = Effect.fnUntraced(function* (name: string, title: string, hours: string) {
-      yield* files.makeDirectory(path.join(root, name), { recursive: true });
-      const text = `# ${title}\n\n${hours}\n`;
-      yield* files.writeFileString(path.join(root, name, "hours.md"), text);
-    });
-    yield* write(".", "Opening hours", "From 9 to 17.");
-    yield* write("office", "Opening hours of the office", "Always.");
-    return root;
+const folder = Effect.gen(function* () {
+  const files = yield* FileSystem.FileSystem;
+  const path = yield* Path.Path;
+  const root = yield* files.makeTempDirectoryScoped({ prefix: "parley-documents-" });
+  const write = Effect.fnUntraced(function* (name: string, title: string, hours: string) {
+    yield* files.makeDirectory(path.join(root, name), { recursive: true });
+    const text = `# ${title}\n\n${hours}\n`;
+    yield* files.writeFileString(path.join(root, name, "hours.md"), text);
   });
-
-  const ask = (settings: Partial<ChatbotSettings>, question = "Opening hours?") =>
-    Answerer.use((answerer) =>
-      answerer.answer(chatbot(settings), Stream.empty, question).pipe(
-        Stream.runCollect,
-        Effect.map((parts) =>
-          parts.map((part) => (part._tag === "Delta" ? part.text : "")).join(""),
-        ),
-        Effect.catchTag("AnswerUnavailable", ({ reason }) => Effect.succeed(`failed: ${reason}`)),
-      ),
-    );
-
-  it.live(
-    "a chatbot answers from the subfolder that its settings name, or else from the whole folder",
-    () =>
-      Effect.gen(function* () {
-        yield* Effect.gen(function* () {
-          assert.match(yield* ask({}), /^From 9 to 17\./);
-          assert.include(yield* ask({ knowledge: "office" }), "Always.");
-          assert.include(yield* ask({ knowledge: "none" }), "failed: cannot read the documents in");
-        }).pipe(Effect.provide(layerAnswererWith({ knowledgeDir: yield* folder })));
-      }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
-  );
-
-  it.live(
-    "without PARLEY_KNOWLEDGE_DIR, a chatbot answers from this project's guide unless its settings name a subfolder",
-    () =>
-      Effect.gen(function* () {
-        assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
-        const text = yield* ask({}, "Can I use my own PostgreSQL database?");
-        assert.match(
-          text,
-          /^\[Questions and answers › .*\]\(\/docs\/faq#can-i-use-my-own-postgresql-database\)$/m,
-        );
-        assert.include(text, "](/docs/operations#start-on-your-own-postgresql)");
-      }).pipe(
-        Effect.provide(layerAnswererWith({ knowledgeDir: null, pages: true })),
-        Effect.provide(NodeServices.layer),
-      ),
-  );
+  yield* write(".", "Opening hours", "From 9 to 17.");
+  yield* write("office", "Opening hours of the office", "Always.");
+  return root;
 });
+
+const ask = (settings: Partial<ChatbotSettings>, question = "Opening hours?") =>
+  Answerer.use((answerer) =>
+    answerer.answer(chatbot(settings), Stream.empty, question).pipe(
+      Stream.runCollect,
+      Effect.map((parts) => parts.map((part) => (part._tag === "Delta" ? part.text : "")).join("")),
+      Effect.catchTag("AnswerUnavailable", ({ reason }) => Effect.succeed(`failed: ${reason}`)),
+    ),
+  );
+
+it.live(
+  "a chatbot answers from the subfolder that its settings name, or else from the whole folder",
+  () =>
+    Effect.gen(function* () {
+      yield* Effect.gen(function* () {
+        assert.match(yield* ask({}), /^From 9 to 17\./);
+        assert.include(yield* ask({ knowledge: "office" }), "Always.");
+        assert.include(yield* ask({ knowledge: "none" }), "failed: cannot read the documents in");
+      }).pipe(Effect.provide(layerAnswererWith({ knowledgeDir: yield* folder })));
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+);
+
+it.live(
+  "without PARLEY_KNOWLEDGE_DIR, a chatbot answers from this project's guide unless its settings name a subfolder",
+  () =>
+    Effect.gen(function* () {
+      assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
+      const text = yield* ask({}, "Can I use my own PostgreSQL database?");
+      assert.match(
+        text,
+        /^\[Questions and answers › .*\]\(\/docs\/faq#can-i-use-my-own-postgresql-database\)$/m,
+      );
+      assert.include(text, "](/docs/operations#start-on-your-own-postgresql)");
+    }).pipe(
+      Effect.provide(layerAnswererWith({ knowledgeDir: null, pages: true })),
+      Effect.provide(NodeServices.layer),
+    ),
+);

@@ -10,7 +10,6 @@ export const audit = makeCommand("audit", {
   description: "Show the audit log: changes, imports, exports, erasures and reads, newest first",
   examples: {
     "parley audit --limit 10": "Show the last ten entries",
-    "parley audit --limit 100000 --json": "Print the log as JSON",
     "parley audit --user-ref user-7": "Show a user's exports, erasures and visitor tokens",
   },
   flags: {

@@ -84,11 +84,7 @@ const create = makeCommand("create", {
 
 const list = makeCommand("list", {
   description: "List the chatbots",
-  examples: {
-    "parley chatbot list": "Print a table",
-    "parley chatbot list --json": "Print all settings as JSON",
-  },
-  flags: {},
+  examples: { "parley chatbot list --json": "Print all settings as JSON" },
   run: Effect.fnUntraced(function* () {
     const registeredChatbots = yield* Administration.use(
       (administration) => administration.chatbots,
@@ -100,11 +96,7 @@ const list = makeCommand("list", {
 
 const size = makeCommand("size", {
   description: "List what each chatbot keeps, the biggest first; large tables are estimated",
-  examples: {
-    "parley chatbot size": "Print a table of chats, entries and bytes",
-    "parley chatbot size --json": "Print JSON",
-  },
-  flags: {},
+  examples: { "parley chatbot size": "Print a table of chats, entries and bytes" },
   run: Effect.fnUntraced(function* () {
     const sizes = yield* ChatArchive.use((archive) => archive.sizes);
     const sizeOf = new Map(sizes.map(({ chatbot, ...size }) => [chatbot, size]));
@@ -122,10 +114,7 @@ const size = makeCommand("size", {
 
 const show = makeCommand("show", {
   description: "Show a chatbot with all its settings",
-  examples: {
-    "parley chatbot show": "Show the only chatbot",
-    "parley chatbot show --chatbot Helpdesk --json": "Print JSON",
-  },
+  examples: { "parley chatbot show --chatbot Helpdesk": "Show one of several chatbots" },
   flags: { chatbot: chatbotFlag },
   run: Effect.fnUntraced(function* ({ chatbot: selector }) {
     const { chatbot } = yield* chatbotOf(selector);

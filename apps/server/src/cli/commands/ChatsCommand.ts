@@ -20,11 +20,11 @@ import { Console, Effect, Option, Schema, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase, record, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed } from "../CommandErrors.ts";
+import { usageError } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,
-  chatbotsIn,
+  chatbotsOf,
   countFlag,
   sinceFlag,
   switchFlag,
@@ -70,7 +70,6 @@ const list = makeCommand("list", {
   examples: {
     "parley chats list --user-ref user-7": "List a user's newest chats",
     "parley chats list --search invoice --text": "Find chats by name, and show the names",
-    "parley chats list --limit 100 --page 2 --json": "Print the second page as JSON",
   },
   flags: {
     ...pageFlags,
@@ -155,16 +154,13 @@ const erase = makeCommand("erase", {
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
     const isClear = !isWide || (Option.isSome(person) && Option.isNone(selector));
-    if (erasable === undefined || others.length > 0 || !isClear) {
-      return yield* new CommandFailed({
-        message:
-          "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
-        hint: '"parley chats erase --help" explains the command, with examples.',
-        exitCode: 2,
-      });
-    }
+    if (erasable === undefined || others.length > 0 || !isClear)
+      return yield* usageError(
+        "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
+        '"parley chats erase --help" explains the command, with examples.',
+      );
     const archive = yield* ChatArchive;
-    const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(selector)];
+    const chatbots = yield* chatbotsOf(workspace, selector);
     const by = yield* actor;
     const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
       Effect.map(archive.erase(chatbot, erasable, by), (erased) => ({ chatbot, erased })),
@@ -234,7 +230,6 @@ const post = makeCommand("post", {
 const exportChats = makeCommand("export", {
   description: "Export a chatbot's chats and entries as newline-delimited JSON",
   examples: {
-    "parley chats export > chats.ndjson": "Export to a file",
     "parley chats export | gzip > chats.ndjson.gz": "Export to a compressed file",
     "parley chats export --user-ref user-7 > user-7.ndjson": "Export a user's chats",
   },

@@ -7,13 +7,19 @@ import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Redacted, Result } from "effect";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
-import { moderationModel, readSettings, Settings, type ModelSettings } from "../../Settings.ts";
+import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { describeFile } from "../DatabaseFile.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine, withOwnCommand } from "../CommandErrors.ts";
 import { pluralize, print, printable } from "../Output.ts";
-import { checkStart } from "../StartChecks.ts";
+import {
+  checkCollectors,
+  checkDirectory,
+  checkListeners,
+  report,
+  type Finding,
+} from "../StartChecks.ts";
 
 const hints = {
   settings: "docs/settings.md explains every setting.",
@@ -30,49 +36,40 @@ const hints = {
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
 
-/** Creates a finding. A `warning` means that the server may not work as the operator intends. */
-const finding =
-  (status: "ok" | "warning" | "failed") =>
-  (check: keyof typeof hints, message: string, hint = hints[check]) => ({
-    check,
-    status,
-    message: withOwnCommand(message),
-    hint: status === "ok" ? null : withOwnCommand(hint),
-  });
-const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("failed")];
-
 const checkDatabase = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   if (store === "memory") {
     const message = "PARLEY_STORE is memory: chats are lost when the server stops.";
-    return [warning("database", message, "Unset PARLEY_STORE to keep chats in a file.")];
+    return report(["warning", message, "Unset PARLEY_STORE to keep chats in a file."]);
   }
   if (!(yield* databaseExists)) {
     const message = `There is no database in PARLEY_DATA_DIR ${dataDir} yet; the server creates one when it first starts.`;
-    return [ok("database", message)];
+    return report(["ok", message]);
   }
-  if (store === "sqlite")
-    return (yield* describeFile).map(([status, message]) => finding(status)("database", message));
+  if (store === "sqlite") return yield* describeFile;
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
-  const asciiSearch = `The database's lc_ctype is ${ctype}: the search index covers only ASCII letters.`;
-  const recreateHint =
-    'Create a database with lc_ctype C.UTF-8: see "Start on your own PostgreSQL" in docs/operations.md.';
   const warningsHint =
     'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Connections" and "Back up and restore" in docs/operations.md.';
-  const upgradeHint = 'See "Upgrade" in docs/operations.md.';
-  const outdatedSchema =
-    'The database schema is out of date; starting the server or running "parley migrate" updates it.';
-  return [
-    ok("database", `PostgreSQL ${version} (${encoding}) is responding.`),
-    ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", asciiSearch, recreateHint)] : []),
-    ...warnings.map((message) => warning("database", message, warningsHint)),
-    ...(current || refusal !== null ? [] : [warning("database", outdatedSchema, upgradeHint)]),
-    ...(refusal === null ? [] : [failed("database", refusal)]),
-  ];
+  return report(
+    ["ok", `PostgreSQL ${version} (${encoding}) is responding.`],
+    /^(C|POSIX)$/.test(ctype) && [
+      "warning",
+      `The database's lc_ctype is ${ctype}: the search index covers only ASCII letters.`,
+      'Create a database with lc_ctype C.UTF-8: see "Start on your own PostgreSQL" in docs/operations.md.',
+    ],
+    ...warnings.map((message): Finding => ["warning", message, warningsHint]),
+    refusal === null &&
+      !current && [
+        "warning",
+        'The database schema is out of date; starting the server or running "parley migrate" updates it.',
+        'See "Upgrade" in docs/operations.md.',
+      ],
+    refusal !== null && ["failed", refusal],
+  );
 }).pipe(
   Effect.scoped,
-  Effect.catch((error) => Effect.succeed([failed("database", describeError(error).message)])),
+  Effect.catch((error) => Effect.succeed(report(["failed", describeError(error).message]))),
 );
 
 /** Checks the provisioning file and the variables that it names, even if the database cannot be used. */
@@ -83,11 +80,9 @@ const checkProvisioning = Effect.gen(function* () {
   const result = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
   return Result.isFailure(result) && result.failure._tag === "ProvisionInvalid"
     ? yield* result.failure
-    : [ok("provision", `${provision} is valid.`)];
+    : report(["ok", `${provision} is valid.`]);
 }).pipe(
-  Effect.catchTag("ProvisionInvalid", ({ message }) =>
-    Effect.succeed([failed("provision", message)]),
-  ),
+  Effect.catchTag("ProvisionInvalid", ({ message }) => Effect.succeed(report(["failed", message]))),
 );
 
 /** Reads the chatbots. There are none if the database cannot be used; {@link checkDatabase} reports why. */
@@ -110,27 +105,34 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const { readKnowledge } = yield* llm;
   const path = yield* Path.Path;
   const names = namesIn(chatbots, "knowledge");
-  if (knowledgeDir === null) {
-    const message = `Chatbots answer from subfolders (${names.join(", ")}), but PARLEY_KNOWLEDGE_DIR is not set.`;
-    return names.length === 0 ? [] : [failed("documents", message)];
-  }
+  if (knowledgeDir === null)
+    return report(
+      names.length > 0 && [
+        "failed",
+        `Chatbots answer from subfolders (${names.join(", ")}), but PARLEY_KNOWLEDGE_DIR is not set.`,
+      ],
+    );
   const folders = [knowledgeDir, ...names.map((name) => path.join(knowledgeDir, name))];
   const findings = yield* Effect.forEach(folders, (folder) =>
     Effect.match(readKnowledge(folder), {
-      onSuccess: ({ documents, passages }) =>
-        (passages.length === 0 ? warning : ok)(
-          "documents",
-          `${folder} has ${pluralize(documents.size, "document")}.`,
-        ),
-      onFailure: (error) => failed("documents", describeError(error).message),
+      onSuccess: ({ documents, passages }): Finding => [
+        passages.length === 0 ? "warning" : "ok",
+        `${folder} has ${pluralize(documents.size, "document")}.`,
+      ],
+      onFailure: (error): Finding => ["failed", describeError(error).message],
     }),
   );
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
-  if (names.length === 0 || others.length === 0) return findings;
   const list = others.map(({ name }) => name).join(", ");
-  const message = `These chatbots have no subfolder of their own and also answer from other chatbots' documents: ${list}.`;
-  const folderHint = 'Set one with "parley chatbot set --knowledge".';
-  return [...findings, warning("documents", message, folderHint)];
+  return report(
+    ...findings,
+    names.length > 0 &&
+      list !== "" && [
+        "warning",
+        `These chatbots have no subfolder of their own and also answer from other chatbots' documents: ${list}.`,
+        'Set one with "parley chatbot set --knowledge".',
+      ],
+  );
 });
 
 /** Sends requests with `fetch`, and keeps the beginning of each response that fails or may be misread. */
@@ -156,14 +158,18 @@ const recordResponses = () => {
 
 /** Makes a call, and reports everything that came back if it failed: the words in the request are the doctor's own. */
 const tryCall = (
-  check: "model" | "moderation",
-  { apiKey, model, names, provider }: ModelSettings,
+  {
+    options: { apiKey, model },
+    prefix,
+    provider,
+    source = `${prefix}_MODEL`,
+  }: ModelSettings & { readonly source?: string },
   call: (send: typeof fetch) => Effect.Effect<string, string>,
 ) => {
   const { responses, send } = recordResponses();
   return Effect.match(call(send), {
-    onSuccess: (answer) => ok(check, `${model} at ${provider} is responding${answer}.`),
-    onFailure: (reason) => {
+    onSuccess: (answer): Finding => ["ok", `${model} at ${provider} is responding${answer}.`],
+    onFailure: (reason): Finding => {
       const texts = responses.map(({ status, text }) => `${status} ${text.trim()}`);
       const received = [...new Set(texts)]
         .map((text) => ` It sent: ${text.slice(0, 2000)}`)
@@ -172,11 +178,11 @@ const tryCall = (
       const message = `${model} at ${provider}: ${reason}.${received}`;
       // Only a warning, because the limit on calls may be over when the server starts.
       const isBusy = responses.at(-1)?.status === 429;
-      return (isBusy ? warning : failed)(
-        check,
+      return [
+        isBusy ? "warning" : "failed",
         key === "" ? message : message.replaceAll(key, "[key]"),
-        `Check ${names.baseUrl} (which often ends with /v1), ${names.model} and ${names.apiKey}.`,
-      );
+        `Check ${prefix}_BASE_URL (which often ends with /v1), ${source} and ${prefix}_API_KEY.`,
+      ];
     },
   });
 };
@@ -185,19 +191,19 @@ const tryCall = (
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { contextTokens, llms } = yield* Settings;
   const { openAiCompatible, tryModel } = yield* llm;
-  const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.model);
+  const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.options.model);
   if (llms[0] === undefined && names.length > 0) {
     const message = `Chatbots have their own models (${names.join(", ")}), but no model endpoint is set.`;
-    return [warning("model", message)];
+    return report(["warning", message]);
   }
   const ownModels = names.map((model) => ({
     ...llms[0]!,
-    model,
-    names: { ...llms[0]!.names, model: "the chatbots' own models" },
+    options: { ...llms[0]!.options, model },
+    source: "the chatbots' own models",
   }));
   return yield* Effect.forEach([...llms, ...ownModels], (settings) =>
-    tryCall("model", settings, (fetch) =>
-      openAiCompatible({ ...withoutNames(settings), fetch }).pipe(
+    tryCall(settings, (fetch) =>
+      openAiCompatible({ ...settings.options, provider: settings.provider, fetch }).pipe(
         Effect.flatMap((model) => tryModel(model, contextTokens)),
         Effect.map(
           ({ answer, completion, finish, prompt }) =>
@@ -209,22 +215,22 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
   );
 });
 
-const withoutNames = ({ names: _, ...endpoint }: ModelSettings) => endpoint;
-
 const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { endpoint } = (yield* Settings).moderation;
   const { layerModerationEndpoint } = yield* llm;
-  if (endpoint === null) {
-    const message = "Chatbots use endpoint moderation, but no moderation endpoint is set.";
-    const isNamed = chatbots.some(({ settings }) => settings.moderation === "endpoint");
-    return isNamed ? [failed("moderation", message)] : [];
-  }
+  if (endpoint === null)
+    return report(
+      chatbots.some(({ settings }) => settings.moderation === "endpoint") && [
+        "failed",
+        "Chatbots use endpoint moderation, but no moderation endpoint is set.",
+      ],
+    );
   const names = { name: "", description: "", workspaceName: "" };
-  const finding = tryCall("moderation", endpoint, (fetch) =>
+  const finding = tryCall(endpoint, (fetch) =>
     Moderator.use(({ check }) =>
       check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
     ).pipe(
-      Effect.provide(layerModerationEndpoint({ ...moderationModel(endpoint), fetch })),
+      Effect.provide(layerModerationEndpoint({ ...endpoint.options, fetch })),
       Effect.mapBoth({
         onSuccess: ({ category }) => (category === "none" ? "" : `: ${category}`),
         onFailure: (error) => ("reason" in error ? error.reason : error.message),
@@ -237,39 +243,41 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
 /** Runs all checks. If the settings are invalid, nothing else is checked. */
 const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
-  if (Result.isFailure(read)) return [failed("settings", read.failure.message)];
-  const settings = read.success;
-  const warnings = settings.warnings.map((message) => warning("settings", message));
-  const findings = yield* Effect.gen(function* () {
-    const database = yield* checkDatabase;
-    const chatbots = yield* readChatbots;
-    const problems = yield* checkStart(process.env, chatbots.length);
-    const checks = [
-      checkProvisioning,
-      checkDocuments(chatbots),
-      checkModels(chatbots),
-      checkModeration(chatbots),
-    ];
-    return [
-      ...database,
-      ...problems.map(([check, status, message]) => finding(status)(check, message)),
-      ...(yield* Effect.all(checks)).flat(),
-    ];
-  }).pipe(Effect.provideService(Settings, settings));
-  return warnings.length > 0
-    ? [...warnings, ...findings]
-    : [ok("settings", "All settings are valid."), ...findings];
+  if (Result.isFailure(read)) return { settings: report(["failed", read.failure.message]) };
+  const { warnings } = read.success;
+  const checks = Effect.flatMap(readChatbots, (chatbots) =>
+    Effect.all({
+      database: checkDatabase,
+      listeners: checkListeners,
+      telemetry: checkCollectors(process.env),
+      directory: checkDirectory(chatbots.length),
+      provision: checkProvisioning,
+      documents: checkDocuments(chatbots),
+      model: checkModels(chatbots),
+      moderation: checkModeration(chatbots),
+    }),
+  );
+  const settings =
+    warnings.length > 0
+      ? warnings.map((message): Finding => ["warning", message])
+      : report(["ok", "All settings are valid."]);
+  return { settings, ...(yield* Effect.provideService(checks, Settings, read.success)) };
 });
 
 export const doctor = makeCommand("doctor", {
   description: "Check settings, database, documents and models, and suggest fixes",
   examples: {
     "parley doctor": "Run it before you first start the server, or when something is wrong",
-    "parley doctor --json": "Print JSON",
   },
-  flags: {},
   run: Effect.fnUntraced(function* () {
-    const findings = yield* examine;
+    const findings = Object.entries(yield* examine).flatMap(([check, findings]) =>
+      findings.map(([status, message, hint = hints[check as keyof typeof hints]]) => ({
+        check,
+        status,
+        message: withOwnCommand(message),
+        hint: status === "ok" ? null : withOwnCommand(hint),
+      })),
+    );
     const lines = findings.map(({ check, hint, message, status }) => {
       const first = `${status.padEnd(8)} ${check.padEnd(10)}  ${printable(toLine(message))}`;
       return hint === null ? first : `${first}\n${" ".repeat(21)}${hint}`;

@@ -1,7 +1,7 @@
 import { ChatArchive, earliestTime } from "@parley/core/ports";
 import { Effect, Option, Stream } from "effect";
 import { Flag } from "effect/cli";
-import { CommandFailed } from "../CommandErrors.ts";
+import { usageError } from "../CommandErrors.ts";
 import { onDatabase, recordRead } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { chatbotFlag, chatbotOf, countFlag, sinceFlag, switchFlag } from "../Flags.ts";
@@ -35,11 +35,10 @@ export const feedback = makeCommand("feedback", {
   },
   run: Effect.fnUntraced(function* ({ bad, by, chatbot: selector, limit, since, unanswered }) {
     if (bad && unanswered)
-      return yield* new CommandFailed({
-        message: "Give only one of --bad and --unanswered.",
-        hint: "each prints a list of its own.",
-        exitCode: 2,
-      });
+      return yield* usageError(
+        "Give only one of --bad and --unanswered.",
+        "each prints a list of its own.",
+      );
     const { chatbot, keys } = yield* chatbotOf(selector);
     const from = since === undefined ? earliestTime : yield* since;
     const archive = yield* ChatArchive;

@@ -49,7 +49,6 @@ export const compact = makeCommand("compact", {
   examples: {
     "parley compact": "Writes of a running server wait meanwhile, or fail after 5 seconds",
   },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const file = yield* requireFile;
     yield* Effect.logWarning(

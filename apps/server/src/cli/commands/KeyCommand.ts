@@ -22,7 +22,7 @@ import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } fr
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, noChanges } from "../CommandErrors.ts";
+import { CommandFailed, noChanges, usageError } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,
@@ -98,9 +98,6 @@ const flagNames = {
   origins: "origins",
   visitors: "visitors",
 } as const;
-
-const usageError = (message: string, hint: string) =>
-  new CommandFailed({ message, hint, exitCode: 2 });
 
 /** Does what `onDatabase` does, and names flags where an error of the core names fields. */
 const onDatabaseWithFlags = <A, E, R>(work: Effect.Effect<A, E, R>) =>
@@ -183,9 +180,6 @@ const create = makeCommand("create", {
     "parley key create --name 'web shop'": "Create a key that can read, write and ask",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d":
       "Create a key that can only read, and that expires in 30 days",
-    "parley key create --scopes read,write,ask,delete,post":
-      "Create a key that can also delete chats and post entries",
-    "parley key create --rate 60/min": "Limit the request rate",
     "parley key create --visitors --visitor-rate 10/min":
       "Create a key that also signs visitor tokens",
     "parley key create --widget --origins https://shop.example --visitor-rate 10/min --budget 200000/day":
@@ -254,10 +248,7 @@ const create = makeCommand("create", {
 
 const list = makeCommand("list", {
   description: "List the keys, including expired and revoked ones",
-  examples: {
-    "parley key list": "List the keys of all chatbots",
-    "parley key list --chatbot Helpdesk --json": "Print the keys of one chatbot as JSON",
-  },
+  examples: { "parley key list": "List the keys of all chatbots" },
   flags: { chatbot: textFlag("chatbot", "Only keys of this chatbot (id or name)") },
   run: Effect.fnUntraced(function* ({ chatbot: selector }) {
     const chatbots = yield* Option.isSome(selector)
@@ -286,7 +277,6 @@ const list = makeCommand("list", {
 const set = makeCommand("set", {
   description: "Change a key's fields; servers apply the change within a second",
   examples: {
-    "parley key set prl_QSCmEIhoudPA --scopes read": "Allow only reading",
     "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Change the expiry",
     "parley key set prl_QSCmEIhoudPA --rate 60/min":
       "Limit it to one request per second on average",
@@ -354,7 +344,6 @@ const rotate = makeCommand("rotate", {
 const generate = makeCommand("generate", {
   description: "Generate an API key without storing it",
   examples: { "parley key generate": "Generate a key for the provisioning file" },
-  flags: {},
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
     yield* print({ key }, key);
@@ -400,21 +389,18 @@ const token = makeCommand("token", {
           : [],
       ),
     );
-    const [signer, ...others] = signers.filter(
-      (key) => key.id === Option.getOrElse(id, () => key.id),
-    );
+    const named = Option.getOrNull(id);
+    const [signer, ...others] = signers.filter((key) => named === null || key.id === named);
     if (signer === undefined || others.length > 0) {
-      const unusable = Option.map(
-        id,
-        (text) => `The key prl_${text}_… is not live, or cannot sign visitor tokens.`,
-      );
+      const unusable =
+        named === null
+          ? "No live key can sign visitor tokens."
+          : `The key prl_${named}_… is not live, or cannot sign visitor tokens.`;
+      const several =
+        'More than one key can sign visitor tokens: name one, as in "parley key token <id>".';
       return yield* new CommandFailed({
-        message: Option.getOrElse(unusable, () =>
-          signer === undefined
-            ? "No live key can sign visitor tokens."
-            : 'More than one key can sign visitor tokens: name one, as in "parley key token <id>".',
-        ),
-        hint: `${signer === undefined ? '"parley key create --visitors" creates one, and ' : ""}"parley key list" lists all keys.`,
+        message: signer === undefined ? unusable : several,
+        hint: '"parley key list" lists all keys, and "parley key create --visitors" creates one.',
       });
     }
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;

@@ -22,7 +22,6 @@ const setHeapFlags = Effect.sync(() =>
 export const serve = makeCommand("serve", {
   description: "Serve the general and answers interfaces until stopped",
   examples: { "parley serve": "Start the server with the settings in the environment" },
-  flags: {},
   run: Effect.fnUntraced(
     function* () {
       yield* hasTerminal ? stopOnHangup : ignoreHangup;

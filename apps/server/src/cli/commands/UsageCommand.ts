@@ -9,8 +9,8 @@ import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { CommandFailed } from "../CommandErrors.ts";
-import { chatbotFlag, chatbotOf, chatbotsIn, sinceFlag } from "../Flags.ts";
+import { usageError } from "../CommandErrors.ts";
+import { chatbotFlag, chatbotsOf, sinceFlag } from "../Flags.ts";
 import { type Cell, print, table } from "../Output.ts";
 
 const noSum = {
@@ -54,14 +54,11 @@ export const usage = makeCommand("usage", {
     };
     const isWorkspace = Option.isSome(workspace);
     if (isWorkspace && Option.isSome(selector))
-      return yield* new CommandFailed({
-        message: "--workspace and --chatbot exclude each other.",
-        hint: "leave out one of them.",
-        exitCode: 2,
-      });
-    const chatbots = isWorkspace
-      ? yield* chatbotsIn(workspace.value)
-      : [yield* chatbotOf(selector)];
+      return yield* usageError(
+        "--workspace and --chatbot exclude each other.",
+        "leave out one of them.",
+      );
+    const chatbots = yield* chatbotsOf(workspace, selector);
     const rows = yield* Effect.forEach(chatbots, (registered) =>
       Effect.map(usageOf(registered, query), (own) =>
         isWorkspace ? own.map((row) => ({ chatbot: registered.chatbot.name, ...row })) : own,

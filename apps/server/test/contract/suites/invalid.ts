@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { api, askApi, expectInvalid, type Answer, type Server } from "../client.ts";
 
 /** A query or a body, and the names of the values that the 422 must list. A string is sent as it is, otherwise as JSON. */
@@ -170,34 +170,32 @@ export const invalid = (server: Server): void => {
     ],
   ];
 
-  describe("invalid values", () => {
-    for (const [what, send, rows] of table)
-      it(`every invalid value of ${what} results in 422, with its name`, async () => {
-        for (const [sent, names, headers] of rows)
-          expectInvalid(await send(sent, headers), ...names.split(" "));
+  for (const [what, send, rows] of table)
+    it(`every invalid value of ${what} results in 422, with its name`, async () => {
+      for (const [sent, names, headers] of rows)
+        expectInvalid(await send(sent, headers), ...names.split(" "));
+    });
+
+  it("values that are invalid for different reasons have different codes", async () => {
+    const codes = (sent: ReadonlyArray<unknown>, send: typeof ask) =>
+      Promise.all(sent.map(async (each) => (await send(each)).body.errors[0].code as number));
+    const questions = [{ query: "" }, { query: "x".repeat(201) }, { query: 1 }, { query: "\0" }];
+    const answers = await codes(questions, ask);
+    expect(new Set([...answers, 4222055]).size).toBe(5);
+    expect(await codes([{ query: "\t\r\n" }, { query: "\u3000 \u2003" }], ask)).toEqual([
+      answers[0],
+      answers[0],
+    ]);
+    const metadata = ['"x"', '{"a":1e999}', `{"a":"${"x".repeat(16_384)}"}`];
+    const posted = metadata.map((value) => `{"text":"t","metadata":${value}}`);
+    expect(new Set(await codes(posted, post)).size).toBe(3);
+  });
+
+  it("a missing question has the code 4222055", async () => {
+    for (const sent of ["{}", '{"query":null}'])
+      expect((await ask(sent)).body).toEqual({
+        status: 422,
+        errors: [{ code: 4222055, message: "ASK_DTO_QUERY_NOT_PRESENT", path: ["query"] }],
       });
-
-    it("values that are invalid for different reasons have different codes", async () => {
-      const codes = (sent: ReadonlyArray<unknown>, send: typeof ask) =>
-        Promise.all(sent.map(async (each) => (await send(each)).body.errors[0].code as number));
-      const questions = [{ query: "" }, { query: "x".repeat(201) }, { query: 1 }, { query: "\0" }];
-      const answers = await codes(questions, ask);
-      expect(new Set([...answers, 4222055]).size).toBe(5);
-      expect(await codes([{ query: "\t\r\n" }, { query: "\u3000 \u2003" }], ask)).toEqual([
-        answers[0],
-        answers[0],
-      ]);
-      const metadata = ['"x"', '{"a":1e999}', `{"a":"${"x".repeat(16_384)}"}`];
-      const posted = metadata.map((value) => `{"text":"t","metadata":${value}}`);
-      expect(new Set(await codes(posted, post)).size).toBe(3);
-    });
-
-    it("a missing question has the code 4222055", async () => {
-      for (const sent of ["{}", '{"query":null}'])
-        expect((await ask(sent)).body).toEqual({
-          status: 422,
-          errors: [{ code: 4222055, message: "ASK_DTO_QUERY_NOT_PRESENT", path: ["query"] }],
-        });
-    });
   });
 };
