@@ -198,9 +198,10 @@ it.live("a listener that closes still sends the rest of a large response to a sl
 
 it.live("a listener that closes waits no longer than its grace for the rest of a body", () =>
   Effect.gen(function* () {
-    const { port, stop } = yield* start({ grace: Duration.seconds(1) });
+    const { port, server, stop } = yield* start({ grace: Duration.seconds(1) });
+    const received = eventOf(server, "request");
     const socket = open(port, post("/", "four").slice(0, -1)).resume();
-    yield* Effect.sleep("100 millis");
+    yield* received;
     const millis = yield* millisOf(stop);
     assert.isTrue(millis > 900 && millis < 5000, `${millis} ms`);
     yield* until(() => socket.closed);
