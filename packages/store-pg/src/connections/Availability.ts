@@ -4,7 +4,7 @@
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
-import { Cause, Effect, Exit, Schedule, type Scope } from "effect";
+import { Cause, Effect, Exit, Result, Schedule, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import type { DatabaseState, TenantPool } from "./Checkout.ts";
 import { deadlines, inTime } from "./Deadlines.ts";
@@ -13,11 +13,15 @@ import { lacksConnection } from "./PgErrors.ts";
 /**
  * Probes the database once a second, until the scope closes. A silent connection alone says little, because it may be
  * busy, or a firewall may have dropped it: a probe on a new connection decides.
+ *
+ * @param pool the connections for writes, which asks need: no other resource tells whether an ask can be stored
+ * @param onSlot gets the error with which PostgreSQL granted the pool no connection, or `null` if the pool has one
  */
 export const watchAvailability = (
-  reads: TenantPool,
+  pool: TenantPool,
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   state: DatabaseState,
+  onSlot: (refusal: SqlError.SqlError | null) => Effect.Effect<void>,
 ) => {
   let isPending = false;
   /** Probes on an open connection, one probe at a time, because a probe takes a connection that requests could use. */
@@ -25,7 +29,7 @@ export const watchAvailability = (
     isPending = true;
     const end = Effect.sync(() => void (isPending = false));
     return Effect.ensuring(
-      reads.use("operator", ({ query }) => query("select 1")),
+      pool.use("operator", ({ query }) => query("select 1")),
       end,
     );
   });
@@ -38,8 +42,9 @@ export const watchAvailability = (
   return Effect.gen(function* () {
     const { isUnavailable } = state;
     if (!isUnavailable && !isPending) {
-      const exit = yield* Effect.exit(inTime(onOpenConnection, deadlines.probe));
-      if (Exit.isSuccess(exit)) return;
+      const result = yield* Effect.result(inTime(onOpenConnection, deadlines.probe));
+      if (Result.isSuccess(result)) return yield* onSlot(null);
+      if (lacksConnection(result.failure)) return yield* onSlot(result.failure);
     }
     const millis = isUnavailable ? deadlines.connect : deadlines.probeOnNewConnection;
     const exit = yield* Effect.exit(inTime(onNewConnection, millis));

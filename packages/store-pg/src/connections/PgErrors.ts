@@ -48,12 +48,9 @@ export const mayReuseIds = (error: unknown) =>
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
 
-/** The code with which PostgreSQL refuses a connection because all that it allows are in use. */
-export const noSlot = "53300";
-
 /** Whether PostgreSQL refused a connection because the server, the database or the role has no slot left. */
 export const lacksConnection = (error: unknown): error is SqlError.SqlError =>
-  SqlError.isSqlError(error) && error.reason.operation === "connect" && codeOf(error) === noSlot;
+  SqlError.isSqlError(error) && error.reason.operation === "connect" && codeOf(error) === "53300";
 
 /** Whether the statement that failed cannot have reached the database. */
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>

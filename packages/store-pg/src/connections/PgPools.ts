@@ -8,7 +8,6 @@ import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
-import { watchAvailability } from "./Availability.ts";
 import { transportOf, type Transport } from "./DatabaseAddress.ts";
 import { makeTenantPool, type CheckoutOptions, type DatabaseState } from "./Checkout.ts";
 import { deadlines, toSetting } from "./Deadlines.ts";
@@ -203,7 +202,6 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const readSession = makeSession(reads, database);
   const connect = connectWith(noTimeouts);
   const { guardedPool, ...writeState } = yield* makeWriteState(connect, readSession, writes, state);
-  yield* watchAvailability(reads, connect, state);
   const slots = isPooler === true ? Effect.succeed([]) : slotWarnings(readSession, size);
   return {
     ...writeState,

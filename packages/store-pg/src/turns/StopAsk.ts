@@ -28,18 +28,13 @@ const stopped: StopResult = { _tag: "Stopped" };
 
 export const makeStopAsk = (pools: PgPools): Port["stop"] => {
   const { writes } = pools;
-  /** Marks the key of an ask that has no turn yet; the statement changes no key that another request uses. */
-  const stopWaiting: Port["stop"] = Effect.fnUntraced(function* (chatbot, key, waiting) {
-    if (waiting === null) return null;
-    const { chatId, fingerprint } = waiting;
-    const values = [chatbot, key, fingerprint, chatId];
-    const rows = yield* toStorageUnavailable(writes.query(chatbot, stopWaitingStatement, values));
-    return rows.length === 0 ? null : stopped;
-  });
-
   return Effect.fnUntraced(function* (chatbot, key, waiting) {
-    const isStopped = yield* stopWaiting(chatbot, key, waiting);
-    if (isStopped !== null) return isStopped;
+    // The ask may have no turn yet. The statement changes no key that another request uses.
+    if (waiting !== null) {
+      const values = [chatbot, key, waiting.fingerprint, waiting.chatId];
+      const rows = yield* toStorageUnavailable(writes.query(chatbot, stopWaiting, values));
+      if (rows.length > 0) return stopped;
+    }
     while (true) {
       const [row] = yield* toStorageUnavailable(
         writes.query<KeyState>(chatbot, stopStatement, [chatbot, key]),
@@ -57,7 +52,7 @@ export const makeStopAsk = (pools: PgPools): Port["stop"] => {
   }, withDeadline(deadlines.storeCall));
 };
 
-const stopWaitingStatement = `
+const stopWaiting = `
 insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, stopped)
 select id, $2, $3, clock_timestamp(), (select id from chat where chatbot_id = $1 and id = $4::int8), true
 from chatbot where id = $1

@@ -6,9 +6,10 @@ import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
+import { watchAvailability } from "../connections/Availability.ts";
 import type { DatabaseState, Tenant, TenantPool, Work } from "../connections/Checkout.ts";
 import { inTime } from "../connections/Deadlines.ts";
-import { codeOf, isWriteRefused, lacksConnection, noSlot } from "../connections/PgErrors.ts";
+import { codeOf, isWriteRefused, lacksConnection } from "../connections/PgErrors.ts";
 import { millisNow } from "../connections/PgParams.ts";
 import type { Session } from "../connections/Session.ts";
 import { advanceSequences, idWarnings, withFreshIds } from "./IdSequences.ts";
@@ -45,6 +46,17 @@ const probes = [
 
 export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 
+interface Refusal {
+  readonly reason: string;
+  /** The SQLSTATE. */
+  readonly code: string;
+}
+
+const refusalOf = (error: SqlError.SqlError): Refusal => ({
+  reason: describeCause(error),
+  code: codeOf(error),
+});
+
 /**
  * @param connect opens a connection with the database's current settings
  * @param pool the connections for writes
@@ -56,11 +68,10 @@ export const makeWriteState = Effect.fnUntraced(function* (
   state: DatabaseState,
 ) {
   /** Why PostgreSQL refuses writes; `null` if it accepts them. */
-  let readOnlyReason: string | null = null;
-  /** The SQLSTATE of that refusal. */
-  let readOnlyCode = "";
+  let readOnly: Refusal | null = null;
   /** Why PostgreSQL grants the pool no connection; `null` if it does. */
-  let noSlotReason: string | null = null;
+  let noSlot: Refusal | null = null;
+  const refusal = () => noSlot ?? readOnly;
   /** The database's clock minus this machine's, in milliseconds. */
   let clockOffset = 0;
   let replacedAt = -Infinity;
@@ -69,89 +80,72 @@ export const makeWriteState = Effect.fnUntraced(function* (
     "1 if the database accepts writes, 0 if it refuses them or is unavailable",
     "The database's clock minus the server's",
   ];
-  const isWritable = () =>
-    readOnlyReason === null && noSlotReason === null && !state.isUnavailable ? 1 : 0;
+  const isWritable = () => (refusal() === null && !state.isUnavailable ? 1 : 0);
   registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
   /** Records the clock offset, and returns why writes cannot succeed, both from the result of `stateRow`. */
-  const readReason = ([row]: ReadonlyArray<object>) => {
+  const readState = ([row]: ReadonlyArray<object>): Refusal | null => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
-    if (reason !== null) readOnlyCode = reason.startsWith("permission") ? "42501" : "25006";
-    return reason;
-  };
-  const readRefusal = (error: SqlError.SqlError) => {
-    readOnlyCode = codeOf(error);
-    return describeCause(error);
+    if (reason === null) return null;
+    return { reason, code: reason.startsWith("permission") ? "42501" : "25006" };
   };
   /**
    * Tries to write, and returns why the database refuses writes, or `null` if it accepts them. After any other error,
-   * returns the last known reason.
+   * returns the last known refusal.
    */
   const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
-    const reason = readReason((yield* query(stateRow)).rows);
-    if (reason !== null) return reason;
+    const obstacle = readState((yield* query(stateRow)).rows);
+    if (obstacle !== null) return obstacle;
     return yield* Effect.forEach(probes, (text) => query(text)).pipe(
       Effect.as(null),
       Effect.tapError(() => Effect.ignore(query("rollback"))),
       Effect.catch((error) =>
-        Effect.sync(() => (isWriteRefused(error) ? readRefusal(error) : readOnlyReason)),
+        Effect.sync(() => (isWriteRefused(error) ? refusalOf(error) : readOnly)),
       ),
     );
   });
   const probeRequests = yield* Queue.sliding<void>(1);
   /** Makes the loop below probe at once. */
   const probeSoon = Queue.offer(probeRequests, undefined);
-  const setReason = (reason: string | null) =>
+  /** Logs that writes are refused from now on, or accepted again. */
+  const logChange = (before: Refusal | null) => {
+    const after = refusal();
+    if ((before === null) === (after === null)) return Effect.void;
+    return after === null
+      ? Effect.logInfo("The database accepts writes again")
+      : Effect.logWarning(describeReadOnly(after.reason));
+  };
+  const setReadOnly = (next: Refusal | null) =>
     Effect.suspend(() => {
-      const before = readOnlyReason;
-      readOnlyReason = reason;
-      if ((before === null) === (reason === null)) return Effect.void;
-      if (reason !== null) {
-        return Effect.andThen(probeSoon, Effect.logWarning(describeReadOnly(reason)));
-      }
+      const [before, wasReadOnly] = [refusal(), readOnly !== null];
+      readOnly = next;
       // The settings of open connections may date from when the database was read-only.
-      replacedAt = state.replaceBefore = performance.now();
-      return Effect.logInfo("The database accepts writes again");
+      if (next === null && wasReadOnly) replacedAt = state.replaceBefore = performance.now();
+      const log = logChange(before);
+      return next !== null && !wasReadOnly ? Effect.andThen(probeSoon, log) : log;
     });
   /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
-  const setReasonSince = (sentAt: number, reason: string) =>
-    sentAt < replacedAt ? Effect.void : setReason(reason);
-  const setNoSlot = (reason: string | null) =>
+  const setReadOnlySince = (sentAt: number, next: Refusal) =>
+    sentAt < replacedAt ? Effect.void : setReadOnly(next);
+  /** Records why PostgreSQL grants the pool no connection; `null` if it has granted one. */
+  const setNoSlot = (error: SqlError.SqlError | null) =>
     Effect.suspend(() => {
-      const before = noSlotReason;
-      noSlotReason = reason;
-      if ((before === null) === (reason === null)) return Effect.void;
-      return reason === null
-        ? Effect.logInfo("The database accepts writes again")
-        : Effect.logWarning(describeReadOnly(reason));
+      const before = refusal();
+      noSlot = error && refusalOf(error);
+      return logChange(before);
     });
-  // Asks need a connection of this pool, so no other resource is watched: this also keeps one of them open.
-  yield* pool
-    .use("operator", ({ query }) => query("select 1"))
-    .pipe(
-      Effect.matchEffect({
-        onFailure: (error) =>
-          lacksConnection(error) ? setNoSlot(describeCause(error)) : Effect.void,
-        onSuccess: () => setNoSlot(null),
-      }),
-      Effect.delay("1 second"),
-      Effect.forever,
-      Effect.forkScoped,
-    );
+  yield* watchAvailability(pool, connect, state, setNoSlot);
   yield* Queue.take(probeRequests).pipe(
     Effect.andThen(
       connect.pipe(
         Effect.flatMap((connection) => inTime(probe(connection))),
-        Effect.flatMap(setReason),
+        Effect.flatMap(setReadOnly),
         Effect.scoped,
         Effect.ignoreCause,
-        Effect.repeat({
-          until: () => readOnlyReason === null,
-          schedule: Schedule.spaced("1 second"),
-        }),
+        Effect.repeat({ until: () => readOnly === null, schedule: Schedule.spaced("1 second") }),
       ),
     ),
     Effect.forever,
@@ -161,12 +155,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const examine = Effect.fnUntraced(function* ({ starts }: { readonly starts: boolean }) {
     const connection = yield* connect;
     const { query } = connection;
-    readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);
-    if (starts && readOnlyReason !== null) yield* probeSoon;
+    readOnly = starts ? yield* probe(connection) : readState((yield* query(stateRow)).rows);
+    if (starts && readOnly !== null) yield* probeSoon;
     const warnings =
-      readOnlyReason === null
+      readOnly === null
         ? idWarnings((yield* query(advanceSequences, [starts])).rows)
-        : [describeReadOnly(readOnlyReason)];
+        : [describeReadOnly(readOnly.reason)];
     return [...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []), ...warnings];
   }, Effect.scoped);
 
@@ -174,23 +168,23 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const check = Effect.suspend(() => {
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
-      const reason = readReason(rows);
-      return reason === null ? Effect.void : setReasonSince(sentAt, reason);
+      const obstacle = readState(rows);
+      return obstacle === null ? Effect.void : setReadOnlySince(sentAt, obstacle);
     });
   });
   const assertWritable = Effect.suspend(() => {
-    const refusal = noSlotReason ?? readOnlyReason;
-    if (refusal === null) return Effect.void;
-    const code = noSlotReason === null ? readOnlyCode : noSlot;
-    const cause = Object.assign(new Error(describeReadOnly(refusal)), { code });
-    const reason = new SqlError.ConnectionError({ operation: "connect", cause });
-    return Effect.fail(new SqlError.SqlError({ reason }));
+    const present = refusal();
+    if (present === null) return Effect.void;
+    const { code, reason } = present;
+    const cause = Object.assign(new Error(describeReadOnly(reason)), { code });
+    const connectionError = new SqlError.ConnectionError({ operation: "connect", cause });
+    return Effect.fail(new SqlError.SqlError({ reason: connectionError }));
   });
   const recordRefusal = (error: unknown, sentAt: number) => {
-    if (lacksConnection(error)) return setNoSlot(noSlotReason ?? describeCause(error));
+    if (lacksConnection(error)) return noSlot === null ? setNoSlot(error) : Effect.void;
     if (!isWriteRefused(error)) return Effect.void;
     // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
-    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, readRefusal(error));
+    return codeOf(error) === "42501" ? probeSoon : setReadOnlySince(sentAt, refusalOf(error));
   };
   const repairedPool = withFreshIds(pool);
   const guardedPool: TenantPool = {
@@ -209,6 +203,6 @@ export const makeWriteState = Effect.fnUntraced(function* (
     /** Fails while the database refuses writes, with an error that `isUnsent` recognizes. */
     assertWritable,
     /** Reads why the database refuses writes; `null` if it does not. */
-    readOnlyReason: Effect.map(Effect.ignore(check), () => noSlotReason ?? readOnlyReason),
+    readOnlyReason: Effect.map(Effect.ignore(check), () => refusal()?.reason ?? null),
   };
 });

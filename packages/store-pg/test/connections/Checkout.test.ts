@@ -136,7 +136,7 @@ for (const [limit, isUnavailable] of [
         yield* superuser.unsafe(`alter database ${name} with ${limit}`);
         const busy: TenantPool = { use: () => Effect.fail(noResponseError) };
         const state = { ...newState(), isUnavailable: !isUnavailable };
-        yield* watchAvailability(busy, PgConnection.make({ url }), state);
+        yield* watchAvailability(busy, PgConnection.make({ url }), state, () => Effect.void);
         yield* Effect.promise(() =>
           vi.waitUntil(() => state.isUnavailable === isUnavailable, { timeout: 3_000 }),
         );
