@@ -7,7 +7,6 @@ import {
   type ChatbotSize,
   type ColdRows,
   type ColdTx,
-  type Reads,
   type Scope,
   type UsageGroup,
   type UsageSum,
@@ -20,12 +19,9 @@ import { importVerbs, makeImportTransaction } from "./archive/ChatImport.ts";
 import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
 import { millisNow, texts, time } from "./connections/PgParams.ts";
 import type { PgPools } from "./connections/PgPools.ts";
-import type { DedicatedSession, Session, SqlVerbs } from "./connections/Session.ts";
-import { chatReads, chatVerbs } from "./chats/ChatChanges.ts";
+import type { DedicatedSession, Session, VerbQuery } from "./connections/Session.ts";
+import { chatVerbs } from "./rows/ChatRows.ts";
 import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
-
-/** Lets the driver's errors pass through a body, whose transaction maps them. */
-const throughBody = <Verbs>(verbs: SqlVerbs<Verbs>): Verbs => verbs as never;
 
 // Statements that read chatbots, find keys or refer to a chatbot do not wait for this lock.
 const lockRegistry = "lock table chatbot in share row exclusive mode";
@@ -35,28 +31,28 @@ export const makeRows = (pools: PgPools): ColdRows => {
   /** Runs statements that no deadline ends. */
   const onOwnSession = <A>(
     run: (session: DedicatedSession) => Effect.Effect<A, SqlError.SqlError>,
-  ) => Effect.scoped(Effect.flatMap(pools.exportSession, run));
-  const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (
-    chatbot,
-    { by = null, since, until = null },
-  ) => {
-    const { first, last } = daysOf({ since, until });
-    const values = [chatbot, time(since), time(until), first, last];
-    return onOwnSession(({ query }) => query<UsageSum>(chatbot, usageBy(by), values));
+  ) => Effect.scoped(Effect.flatMap(pools.exportSession, run)) as Effect.Effect<A>;
+  const verbsOf = (session: Pick<Session, "query">) => {
+    const query = session.query as VerbQuery;
+    const registry = registryVerbs(query);
+    return {
+      ...registry,
+      ...chatVerbs(query),
+      ...importVerbs(query),
+      // Searching the log may take long.
+      auditLog: (limit, userRef) =>
+        userRef === undefined
+          ? registry.auditLog(limit, userRef)
+          : onOwnSession((own) => registryVerbs(own.query as VerbQuery).auditLog(limit, userRef)),
+      usage: (chatbot, { by = null, since, until = null }) => {
+        const { first, last } = daysOf({ since, until });
+        const values = [chatbot, time(since), time(until), first, last];
+        return onOwnSession((own) => own.query<UsageSum>(chatbot, usageBy(by), values));
+      },
+      sizes: () => onOwnSession((own) => own.query<ChatbotSize>("operator", sizesOfChatbots)),
+    } satisfies Omit<ColdTx, "now">;
   };
-  const sizes = () => onOwnSession(({ query }) => query<ChatbotSize>("operator", sizesOfChatbots));
-  const ofRegistry = registryVerbs(reads);
-  const readVerbs = throughBody<Reads>({
-    ...ofRegistry,
-    ...chatReads(reads),
-    // Searching the log may take long.
-    auditLog: (limit, userRef) =>
-      userRef === undefined
-        ? ofRegistry.auditLog(limit)
-        : onOwnSession((session) => registryVerbs(session).auditLog(limit, userRef)),
-    usage,
-    sizes,
-  });
+  const readVerbs = verbsOf(reads);
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
       query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
@@ -68,22 +64,11 @@ export const makeRows = (pools: PgPools): ColdRows => {
       Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
     );
 
-  /** Runs the body with verbs of the session, and maps the errors of the driver at the end. */
   const run = <A, E, R>(
     session: Pick<Session, "query">,
     body: (tx: ColdTx) => Effect.Effect<A, E, R>,
-  ) =>
-    Effect.flatMap(readNow(session), (now): Effect.Effect<A, E | SqlError.SqlError, R> => {
-      const verbs = {
-        now,
-        usage,
-        sizes,
-        ...registryVerbs(session),
-        ...chatVerbs(session),
-        ...importVerbs(session),
-      };
-      return body(throughBody<ColdTx>(verbs));
-    });
+  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
+    Effect.flatMap(readNow(session), (now) => body({ now, ...verbsOf(session) }));
 
   const write = <A, E, R>(
     scope: Scope,

@@ -110,11 +110,11 @@ const fill = Effect.fnUntraced(function* (
 });
 
 /**
- * Statements that show and change the same without the condition: some only lock rows, one skips some ids, and one finds
- * the row of a turn, whose id is unique.
+ * Statements that show and change the same without the condition: some only lock rows, and one finds the row of a turn,
+ * whose id is unique.
  */
 const harmless =
-  /^select chats, positions .* for update$|^select count\(\*\) from \([^]* for update\s+\) rows\s+\) locked$|^\nselect setval\(sequence|^select from idempotency_key .* turn = \$3 /;
+  /^select chats, positions .* for update$|^select count\(\*\) from \([^]* for update\s+\) rows\s+\) locked$|^select from idempotency_key .* turn = \$3 /;
 const condition = /\b(\w+\.)?chatbot_id = (\$1|\w+\.chatbot_id)(?!\w)/g;
 const withoutCondition = (text: string) => text.replace(condition, "$$1::int is not null");
 /** A statement that takes the first row may find ours first, whether or not it has the condition. */

@@ -14,7 +14,7 @@ import type { SqlError } from "effect/sql";
 import { isUniqueViolation, retryOnDeadlock } from "../connections/PgErrors.ts";
 import { time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
-import type { Session, SqlVerbs } from "../connections/Session.ts";
+import type { Session, VerbQuery } from "../connections/Session.ts";
 import { entryParameters } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { advanceSequences } from "../writes/IdSequences.ts";
@@ -43,11 +43,10 @@ export const makeImportTransaction =
       }),
     ) as Effect.Effect<A, E | SqlError.SqlError, R>;
 
-export const importVerbs = ({
-  query,
-}: Pick<Session, "query">): SqlVerbs<Pick<ColdTx, "hasChats" | "insertRecords" | "endImport">> => {
-  let position = 0n;
-  let entries = 0;
+export const importVerbs = (
+  query: VerbQuery,
+): Pick<ColdTx, "hasChats" | "insertRecords" | "endImport"> => {
+  let [chats, position, entries] = [0n, 0n, 0];
   return {
     hasChats: (chatbot) =>
       Effect.map(query<CounterRow>(chatbot, readCounter, [chatbot]), ([counter]) => {
@@ -55,18 +54,21 @@ export const importVerbs = ({
         return counter !== undefined && counter.chats > 0n;
       }),
     insertRecords: (chatbot, records) => {
-      const chats: Array<ChatToImport> = [];
+      const chatsToImport: Array<ChatToImport> = [];
       const entriesToImport: Array<EntryToImport> = [];
       for (const record of records) {
         if (record._tag === "Chat") {
-          entries = 0;
-          chats.push({ chat: record.chat, position: ++position });
+          [chats, position, entries] = [chats + 1n, position + 1n, 0];
+          chatsToImport.push({ chat: record.chat, position });
         } else {
           const entry = { ...record.entry, usage: record.usage };
           entriesToImport.push({ entry, position: ++entries });
         }
       }
-      const inserts = [insertChats(chats, chatbot), insertEntries(entriesToImport, chatbot)];
+      const inserts = [
+        insertChats(chatsToImport, chatbot),
+        insertEntries(entriesToImport, chatbot),
+      ];
       return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values), {
         discard: true,
       }).pipe(
@@ -75,12 +77,12 @@ export const importVerbs = ({
         ),
       );
     },
-    endImport: (chatbot) =>
-      Effect.forEach(
-        [countEntries, setCounter, lockSequences, moveSequences],
-        (text) => query(chatbot, text, text === lockSequences ? [] : [chatbot]),
-        { discard: true },
-      ),
+    endImport: Effect.fnUntraced(function* (chatbot, { chat, chatTime, entry }) {
+      yield* query(chatbot, countEntries, [chatbot]);
+      yield* query(chatbot, setCounter, [chatbot, chats, position, time(new Date(chatTime))]);
+      yield* query(chatbot, lockSequences);
+      yield* query(chatbot, moveSequences, [chat, entry]);
+    }),
   };
 };
 
@@ -138,11 +140,9 @@ from (
 ) newest
 where chat.chatbot_id = $1 and chat.id = newest.chat_id`;
 
-// The chatbot has no chats other than the imported ones, and their positions have no gaps.
+// The chatbot has no other chats.
 const setCounter = `
-update chat_counter set chats = newest.position - positions, positions = newest.position,
-  last_time = greatest(last_time, newest.create_time)
-from (select position, create_time from chat where chatbot_id = $1 order by position desc limit 1) newest
+update chat_counter set chats = $2::int8, positions = $3::int8, last_time = greatest(last_time, $4::timestamptz)
 where chatbot_id = $1`;
 
 // Imports set the sequences one import at a time, so that none sets a sequence back.
@@ -152,9 +152,7 @@ const lockSequences =
 // A sequence cannot be locked, so the margin covers the ids that other transactions draw between the read and the
 // update. An unused sequence has a last value of 1, which is the next value to be drawn.
 const moveSequences = `
-select setval(sequence, greatest_id + 1000) from (
-  select 'chat_id'::regclass as sequence, (select max(id) from chat where chatbot_id = $1) as greatest_id,
-    (select last_value from chat_id) as last_id
-  union all
-  select 'entry_id', (select max(id) from entry where chatbot_id = $1), (select last_value from entry_id)
-) sequences where greatest_id >= last_id`;
+select setval(sequence, greatest_id + 1000) from (values
+  ('chat_id'::regclass, $1::int8, (select last_value from chat_id)),
+  ('entry_id', $2::int8, (select last_value from entry_id))
+) sequences (sequence, greatest_id, last_id) where greatest_id >= last_id`;

@@ -2,7 +2,7 @@
  * Sends statements to the connections of a pool, singly or in transactions.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import { inSpan, type Verb } from "@parley/core/ports";
+import { inSpan } from "@parley/core/ports";
 import { Context, Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
@@ -39,14 +39,13 @@ export interface DedicatedSession extends Session {
   ) => Stream.Stream<Row, SqlError.SqlError>;
 }
 
-/** Verbs that fail with the driver's errors, which must reach the transaction: it retries after some of them. */
-export type SqlVerbs<Verbs> = {
-  readonly [Name in keyof Verbs]: Verbs[Name] extends (
-    ...values: infer Values
-  ) => Verb<infer A, infer E>
-    ? (...values: Values) => Effect.Effect<A, E | SqlError.SqlError>
-    : Verbs[Name];
-};
+/**
+ * A session's `query` as verbs use it. Its type leaves out the driver's errors, which pass through the body to its
+ * transaction: that retries after some, and maps the others.
+ */
+export type VerbQuery = <Row extends object>(
+  ...statement: Parameters<Session["query"]>
+) => Effect.Effect<ReadonlyArray<Row>>;
 
 /** The open transaction. Only statements for the same pool run on its connection. */
 const OpenTransaction = Context.Reference<{

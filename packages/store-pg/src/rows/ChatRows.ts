@@ -1,7 +1,19 @@
 /**
- * The columns that are read from chats and entries, under the core's names, and the columns of a new entry.
+ * The columns that are read from chats and entries, under the core's names, the columns of a new entry, and the verbs
+ * that change what exists.
  */
-import type { Chat, ChatQuery, Entry, EntryQuery, NewEntry } from "@parley/core/ports";
+import {
+  fold,
+  type Chat,
+  type ChatQuery,
+  type ColdTx,
+  type Entry,
+  type EntryQuery,
+  type NewEntry,
+  type VisitorErasures,
+} from "@parley/core/ports";
+import { Effect } from "effect";
+import type { VerbQuery } from "../connections/Session.ts";
 import { namesOf, type Column } from "./Statements.ts";
 
 /** Returns the columns of a chat. Ids are below 2^53, so float8 represents them exactly. */
@@ -92,3 +104,49 @@ export const entryParameters = <Item>(
     };
     return [name, type, ofItem];
   });
+
+export const chatVerbs = (query: VerbQuery) => {
+  const chatOf = ([row]: ReadonlyArray<Chat>) => (row === undefined ? null : toChat(row));
+  return {
+    ownChat: (...values) => Effect.map(query<Chat>(values[0], selectChat, values), chatOf),
+    renameChat: (chatbot, id, name, visitor) =>
+      Effect.map(
+        query<Chat>(chatbot, rename, [chatbot, id, visitor, name, name && fold(name)]),
+        chatOf,
+      ),
+    rateEntry: (chatbot, chat, id, { comment, rating }) =>
+      Effect.map(
+        query<StoredEntry>(chatbot, rate, [
+          chatbot,
+          chat,
+          id,
+          rating !== undefined,
+          rating ?? null,
+          comment !== undefined,
+          comment ?? null,
+        ]),
+        ([row]) => (row === undefined ? null : toEntry(row)),
+      ),
+    countVisitorErasure: (...values) => Effect.asVoid(query(values[0], countErasure, values)),
+    visitorErasures: (limit) => query<VisitorErasures>("operator", newestErasures, [limit]),
+  } satisfies Partial<ColdTx>;
+};
+
+const isOwn = `chat.chatbot_id = $1 and chat.id = $2::int8 and ($3::text is null or chat.user_ref = $3)`;
+const selectChat = `select ${chatColumns("chat")} from chat where ${isOwn}`;
+const rename = `
+update chat set name = $4::text, folded_name = $5::text where ${isOwn} returning ${chatColumns("chat")}`;
+
+const rate = `
+update entry set rating = case when $4::bool then $5::text else rating end,
+  comment = case when $6::bool then $7::text else comment end
+where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8
+returning ${entryColumns("entry", everything)}`;
+
+const countErasure = `
+insert into visitor_erasure as today (chatbot_id, key_id, day, time, chats)
+values ($1, $2, (clock_timestamp() at time zone 'UTC')::date, clock_timestamp(), 1)
+on conflict (chatbot_id, key_id, day) do update set time = excluded.time, chats = today.chats + 1`;
+const newestErasures = `
+select chatbot_id as chatbot, key_id as "apiKeyId", time, chats from visitor_erasure
+order by time desc limit $1::int8`;

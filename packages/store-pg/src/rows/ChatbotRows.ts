@@ -17,8 +17,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { array, millisNow, texts, time } from "../connections/PgParams.ts";
-import type { chatVerbs } from "../chats/ChatChanges.ts";
-import type { Session, SqlVerbs } from "../connections/Session.ts";
+import type { VerbQuery } from "../connections/Session.ts";
 
 interface ChatbotRow {
   readonly chatbot_id: ChatbotId;
@@ -54,20 +53,9 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
   lastUsedAt: row.lastUsedAt,
 });
 
-type RegistryVerbs = Omit<
-  ColdTx,
-  | "now"
-  | "usage"
-  | "sizes"
-  | keyof ReturnType<typeof chatVerbs>
-  | "hasChats"
-  | "insertRecords"
-  | "endImport"
->;
-
-export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
+export const registryVerbs = (queryOf: VerbQuery) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
-    session.query<Row>("operator", text, values);
+    queryOf<Row>("operator", text, values);
   const first = <Row extends object>(text: string, values: ReadonlyArray<unknown>) =>
     Effect.map(query<Row>(text, values), ([row]) => row ?? null);
   return {
@@ -133,7 +121,7 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
         { discard: true },
       ),
     setApiKey: (key) => Effect.asVoid(query(updateKey, [...keyValues(key), time(key.revokedAt)])),
-  };
+  } satisfies Partial<ColdTx>;
 };
 
 const keyValues = (key: RegisteredKey) => [
