@@ -16,6 +16,8 @@ import {
   type DatedErasure,
   defaultSettings,
   type EntryRow,
+  erasesChat,
+  erasesKey,
   fold,
   type Lists,
   type RegisteredKey,
@@ -94,29 +96,11 @@ const toKey = ({ hash, record }: KeyColumns): RegisteredKey => ({
 });
 const toRecord = ({ hash: _, ...record }: RegisteredKey): string => JSON.stringify(record);
 
-/**
- * The conditions under which an erasure erases a chat, and a visitor's key that has no chat; `?2` is the value. Such a
- * key contains the visitor's `userRef`.
- */
-const conditionsOf = (
-  which: DatedErasure,
-): { chat: string; key: string; index: string; value: Value } => {
-  switch (which._tag) {
-    case "Chat":
-      return { chat: "id = ?2", key: "FALSE AND ?2", index: "", value: which.id };
-    case "UserRef": {
-      const key = "substr(key, instr(key, char(10)) + 1) = ?2";
-      return { chat: "userRef = ?2", key, index: "INDEXED BY chatsOfUser", value: which.userRef };
-    }
-    case "IdleSince": {
-      const chat = "coalesce(lastEntryTime, createTime) < ?2";
-      const key = "coalesce(record ->> 'turnUntil', 0) < ?2";
-      return { chat, key, index: "", value: which.limit.getTime() };
-    }
-    case "All":
-      return { chat: "?2", key: "?2", index: "", value: 1 };
-  }
-};
+type StoredChat = ChatColumns & { readonly lastEntryTime: number | null };
+const toChatRow = (row: StoredChat) => ({
+  chat: toChat(row),
+  lastEntryTime: row.lastEntryTime === null ? null : new Date(row.lastEntryTime),
+});
 
 /** How many chats, and how many entries, a transaction of an erasure deletes at most. */
 const chatsAtOnce = 200;
@@ -369,13 +353,9 @@ export const makeTx = (sql: Sql, now: () => number) => {
       return rows.map((row) => ({ ...row, time: new Date(row.time) }));
     }),
     chat: verb((chatbot, id) => {
-      const row = first<ChatColumns & { lastEntryTime: number | null; turn: string }>(
-        "SELECT * FROM chats WHERE chatbot = ? AND id = ?",
-        [chatbot, id],
-      );
-      if (row === undefined) return null;
-      const lastEntryTime = row.lastEntryTime === null ? null : new Date(row.lastEntryTime);
-      return { chat: toChat(row), lastEntryTime, ...JSON.parse(row.turn) };
+      const statement = "SELECT * FROM chats WHERE chatbot = ? AND id = ?";
+      const row = first<StoredChat & { turn: string }>(statement, [chatbot, id]);
+      return row === undefined ? null : { ...toChatRow(row), ...JSON.parse(row.turn) };
     }),
     latestChatTime: verb((chatbot) => {
       const statement = "SELECT latestChatTime AS time FROM chatbots WHERE id = ?";
@@ -474,15 +454,16 @@ export const makeTx = (sql: Sql, now: () => number) => {
      * from where to go on, and whether the chats have left nothing that `clear` must delete.
      */
     eraseChats: verb((chatbot: ChatbotId, which: DatedErasure, after: number) => {
-      const { chat, index, key, value } = conditionsOf(which);
-      // Without an index, the condition is only a column, so that the statement ends after a fixed number of rows.
-      const condition = index === "" ? "" : `AND ${chat}`;
-      const rows = all<{ id: ChatId; isErased: number }>(
-        `SELECT id, ${chat} AS isErased FROM chats ${index} WHERE chatbot = ?1 AND id > ?3 ${condition}
+      const [from, ofUser, user] =
+        which._tag === "UserRef"
+          ? ["INDEXED BY chatsOfUser", "AND userRef = ?3", [which.userRef]]
+          : ["", "", []];
+      const rows = all<StoredChat>(
+        `SELECT ${chatColumns}, lastEntryTime FROM chats ${from} WHERE chatbot = ?1 AND id > ?2 ${ofUser}
          ORDER BY id LIMIT ${chatsAtOnce}`,
-        [chatbot, value, after],
+        [chatbot, after, ...user],
       );
-      const ids = rows.filter(({ isErased }) => isErased === 1).map(({ id }) => id);
+      const ids = rows.filter((row) => erasesChat(which, toChatRow(row))).map(({ id }) => id);
       for (const id of ids) {
         run("DELETE FROM chats WHERE chatbot = ? AND id = ?", [chatbot, id]);
         run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND chatId = ?", [chatbot, id]);
@@ -491,10 +472,16 @@ export const makeTx = (sql: Sql, now: () => number) => {
       if (ids.length > 0)
         run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
       const isLast = which._tag === "Chat" || rows.length < chatsAtOnce;
-      if (isLast) {
-        const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
-        const statement = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
-        if (run(statement, [chatbot, value]) > 0) onErasure();
+      if (isLast && which._tag !== "Chat") {
+        const keysWithoutChat = all<{ readonly key: string; readonly record: string }>(
+          "SELECT key, record FROM idempotencyKeys WHERE chatbot = ? AND chatId IS NULL",
+          [chatbot],
+        );
+        for (const { key, record } of keysWithoutChat) {
+          if (!erasesKey(which, key, JSON.parse(record))) continue;
+          run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND key = ?", [chatbot, key]);
+          onErasure();
+        }
       }
       return { erased: ids.length, next: isLast ? null : rows.at(-1)!.id, isClear: !clear() };
     }),
