@@ -10,7 +10,6 @@ import { registryChecks } from "./RegistryChecks.ts";
 import type { StoreServices } from "./StoreUnderTest.ts";
 
 export { check, CheckFailed, failsWith, same, type Check } from "./Check.ts";
-export { chatPage } from "./Fixtures.ts";
 export { rowsChecks } from "./RowsChecks.ts";
 export {
   registerChatbot,
