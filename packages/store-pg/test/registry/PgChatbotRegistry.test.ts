@@ -1,5 +1,5 @@
-import { assert, layer } from "@effect/vitest";
-import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
+import { assert, it } from "@effect/vitest";
+import { defaultChatQuery, plainKey } from "@parley/core";
 import {
   ChatId,
   ChatArchive,
@@ -7,75 +7,53 @@ import {
   ChatStore,
   type ArchiveRecord,
 } from "@parley/core/ports";
+import { registerChatbot } from "@parley/core/testing";
 import { Deferred, Effect, Fiber, Latch, Stream } from "effect";
 import { createHash } from "node:crypto";
-import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
+import { inSchema, keyOf } from "../fixtures.ts";
 
-const schema = freshSchema();
-
-let chatbots = 0;
-
-const newChatbot = ChatbotRegistry.use((registry) =>
-  registry.create(
-    {
-      workspaceName: "Registry",
-      name: `Chatbot ${++chatbots}`,
-      description: "",
-      settings: defaultSettings,
-      keys: [keyRecord()],
-    },
-    "test",
-  ),
-);
-
-let keys = 0;
-const keyRecord = () => ({
-  id: `key ${++keys}`,
-  hash: new Uint8Array(32),
-  scopes: ["read"] as const,
-  ...plainKey,
-});
-
-layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
-  it.effect("a chatbot can be changed while an import runs", () =>
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const archive = yield* ChatArchive;
-      const store = yield* ChatStore;
-      const { id } = yield* newChatbot;
+it.live("a chatbot can be changed while an import runs", () =>
+  inSchema(
+    Effect.fnUntraced(function* () {
+      const [registry, archive, store] = [
+        yield* ChatbotRegistry,
+        yield* ChatArchive,
+        yield* ChatStore,
+      ];
+      const id = yield* registerChatbot;
       const importStarted = yield* Deferred.make<void>();
       const gate = yield* Latch.make(false);
       const chat = (id: number): ArchiveRecord => ({
         _tag: "Chat",
         chat: { id: ChatId.make(id), name: null, userRef: null, createTime: new Date(id) },
       });
+      const last = Effect.as(
+        Effect.andThen(Deferred.succeed(importStarted, undefined), gate.await),
+        chat(3001),
+      );
       const records = Stream.concat(
         Stream.fromIterable(Array.from({ length: 3000 }, (_, n) => chat(n + 1))),
-        Stream.fromEffect(
-          Effect.as(
-            Effect.andThen(Deferred.succeed(importStarted, undefined), gate.await),
-            chat(3001),
-          ),
-        ),
+        Stream.fromEffect(last),
       );
       const importing = yield* Effect.forkChild(archive.import(id, records, "test"));
       yield* Deferred.await(importStarted);
       const changed = yield* registry.change(id, { settings: { helloMessage: "Hi" } }, "test");
       assert.strictEqual(changed.settings.helloMessage, "Hi");
       yield* registry.change(id, { name: `Renamed ${id}` }, "test");
-      yield* registry.addKey(id, keyRecord(), "test");
+      const key = { id: "key", hash: new Uint8Array(32), scopes: ["read"] as const, ...plainKey };
+      yield* registry.addKey(id, key, "test");
       yield* gate.open;
       assert.strictEqual(yield* Fiber.join(importing), 3001);
       assert.strictEqual((yield* store.listChats(id, defaultChatQuery)).total, 3001);
     }),
-  );
-});
+  ),
+);
 
-layer(layerPostgresUnderTest())("audit log on PostgreSQL", (it) => {
-  it.effect("PostgreSQL itself finds a user's entries in the log, whatever the limit", () =>
-    Effect.gen(function* () {
+it.live("PostgreSQL itself finds a user's entries in the audit log, whatever the limit", () =>
+  inSchema(
+    Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const { id } = yield* newChatbot;
+      const id = yield* registerChatbot;
       const digestOf = (salt: string, userRef: string) =>
         `sha256:${salt}:${createHash("sha256").update(`${salt}:${userRef}`).digest("hex")}`;
       const salts = ["0".repeat(32), "a".repeat(32), "b".repeat(32)];
@@ -89,21 +67,21 @@ layer(layerPostgresUnderTest())("audit log on PostgreSQL", (it) => {
         assert.deepStrictEqual(log.map(({ detail }) => detail).toReversed(), own);
       }
     }),
-  );
-});
+  ),
+);
 
-layer(layerPostgresUnderTest({ schema }))("deletion on PostgreSQL", (it) => {
-  it.effect("a deleted chatbot leaves rows only in the audit log", () =>
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const store = yield* ChatStore;
-      const { id } = yield* newChatbot;
+it.live("a deleted chatbot leaves rows only in the audit log", () =>
+  inSchema(
+    Effect.fnUntraced(function* (sql) {
+      const [registry, store] = [yield* ChatbotRegistry, yield* ChatStore];
+      const id = yield* registerChatbot;
       const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
-      const idempotencyKey = { key: `key of ${id}`, fingerprint: "f" };
-      yield* store.createChat(id, chat, idempotencyKey);
+      yield* store.createChat(id, chat, keyOf("key"));
       yield* registry.delete(id, "test");
-      const sql = yield* clientOf(schema, 1);
-      const tables = yield* sql.unsafe<{ readonly name: string }>(tablesOfChatbots);
+      const tables = yield* sql.unsafe<{ readonly name: string }>(
+        `select table_name as name from information_schema.columns
+        where table_schema = current_schema() and column_name = 'chatbot_id'`,
+      );
       assert.isAbove(tables.length, 4);
       for (const { name } of tables) {
         const rows = yield* sql.unsafe(`select from ${name} where chatbot_id = ${id}`);
@@ -112,9 +90,5 @@ layer(layerPostgresUnderTest({ schema }))("deletion on PostgreSQL", (it) => {
       const created = yield* Effect.flip(store.createChat(id, chat, null));
       assert.strictEqual(created._tag, "ChatbotNotFound");
     }),
-  );
-});
-
-const tablesOfChatbots = `
-select table_name as name from information_schema.columns
-where table_schema = current_schema() and column_name = 'chatbot_id'`;
+  ),
+);

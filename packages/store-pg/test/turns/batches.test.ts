@@ -3,27 +3,23 @@
  */
 import { assert, it } from "@effect/vitest";
 import {
-  ChatbotId,
-  ChatId,
-  ChatbotRegistry,
   ChatStore,
+  type ChatId,
   type IdempotencyKey,
   type TakeResult,
   TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope } from "effect";
+import { Cause, Deferred, Effect, Exit, Fiber, Result } from "effect";
 import type { SqlClient } from "effect/sql";
 import { makePools } from "../../src/connections/PgPools.ts";
 import { bare, entry, inSchema, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
-/** An id that no chatbot has. */
-const noChatbot = ChatbotId.make(2_000_000_000);
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
-/** Creates a chatbot and two instances of the store, and counts the statements that the first instance sends. */
+/** Creates a chatbot and an instance of the store whose statements are counted. */
 const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
   let statements = 0;
@@ -41,7 +37,6 @@ const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: str
     },
   };
   const { turns } = yield* makeStore(countingPools);
-  const { turns: second } = yield* makeStore(pools);
   const chatbot = yield* registerChatbot;
   const create = Effect.map(
     ChatStore.use((store) => store.createChat(chatbot, bare, null)),
@@ -70,92 +65,56 @@ const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: str
     yield* Fiber.joinAll(writers);
     return { fibers, statements: () => statements - before - busy.length };
   });
-  return { chatbot, create, second, sql, take, together, turns };
+  return { chatbot, create, take, together, turns };
 });
 
 type SetUp = Effect.Success<ReturnType<typeof setUp>>;
-type Context = ChatStore | ChatbotRegistry | Scope.Scope;
-
-/** A request that leads to a certain decision, and its expected outcome. */
-interface Row {
-  readonly chatbot?: ChatbotId;
-  readonly chat: ChatId | null;
-  readonly key?: IdempotencyKey;
-  readonly outcome: string;
-  /** Lets a waiting request continue. */
-  readonly release?: Effect.Effect<unknown>;
-}
-
-const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, Context>>> = {
-  key_reused: Effect.fnUntraced(function* ({ create, take }) {
-    yield* take(null, key("k"));
-    return { chat: yield* create, key: key("k", "g"), outcome: "IdempotencyKeyReused" };
-  }),
-  no_chatbot: () =>
-    Effect.succeed({
-      chatbot: noChatbot,
-      chat: null,
-      key: key("k"),
-      outcome: "ChatbotNotFound",
-    }),
-  chat_held: Effect.fnUntraced(function* ({ create, take }) {
-    const chat = yield* create;
-    yield* take(chat);
-    return { chat, key: key("k"), outcome: "Held by chat" };
-  }),
-  // The documented table has no row for the next two decisions.
-  chat_locked: Effect.fnUntraced(function* ({ create, sql }) {
-    const chat = yield* create;
-    yield* hold(sql, "select from chat where id = $1::int8 for update", [chat]);
-    return { chat, outcome: "Held by chat" };
-  }),
-  overtaken: Effect.fnUntraced(function* (up) {
-    const chat = yield* up.create;
-    const lock = yield* hold(
-      up.sql,
-      `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until)
-      values ($1, 'k', 'f', now(), 'another', now() + interval '10 seconds')`,
-      [up.chatbot],
-    );
-    const release = Effect.andThen(lock.awaited, lock.release);
-    return { chat, key: key("k"), outcome: "Held by key", release: Effect.orDie(release) };
-  }),
-};
-
 const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string }>): string => {
   if (Result.isFailure(result)) return result.failure._tag;
   const take = result.success;
   return take._tag === "Held" ? `Held by ${take.by}` : take._tag;
 };
 
-for (const [name, arrange] of Object.entries(rows)) {
-  it.live(`a take decided as ${name} does not affect the other takes in its statement`, () =>
-    inSchema(
-      Effect.fnUntraced(function* (sql, schema) {
-        const up = yield* setUp(sql, schema);
-        const { chatbot: registered, create, together, turns } = up;
-        const { chat, key: idempotencyKey = null, outcome, release, ...row } = yield* arrange(up);
-        const { chatbot = registered } = row;
-        const [before, after, ...others] = yield* Effect.all([create, create, create, create]);
-        const { fibers, statements } = yield* together(
-          others.map((other) => Effect.ignore(turns.take(chatbot, other, null))),
-          [
-            turns.take(chatbot, before, null),
-            turns.take(chatbot, chat, idempotencyKey),
-            turns.take(chatbot, after, key("another")),
-          ],
-        );
-        yield* release ?? Effect.void;
-        const outcomes = (yield* Fiber.joinAll(fibers)).map(describeTake);
-        // A chatbot that is not registered has no chats.
-        const usual = chatbot === registered ? "TurnTaken" : "ChatNotFound";
-        assert.deepStrictEqual(outcomes, [usual, outcome, usual]);
-        // A request that was overtaken is decided again.
-        assert.strictEqual(statements(), name.startsWith("overtaken") ? 2 : 1);
-      }),
-    ),
-  );
-}
+it.live("the decision on a take does not affect the other takes in its statement", () =>
+  inSchema(
+    Effect.fnUntraced(function* (sql, schema) {
+      const { chatbot, create, take, together, turns } = yield* setUp(sql, schema);
+      const [busy, inUse, locked, ...chats] = yield* Effect.replicateEffect(create, 8);
+      yield* take(null, key("used"));
+      yield* take(inUse!);
+      const other = yield* hold(
+        sql,
+        `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until)
+        select $1, 'overtaken', 'f', now(), 'another', now() + interval '10 seconds'
+        from (select from chat where id = $2::int8 for update) locked`,
+        [chatbot, locked],
+      );
+      const { fibers, statements } = yield* together(
+        [busy!, chats.pop()!].map((chat) => Effect.ignore(turns.take(chatbot, chat, null))),
+        [
+          turns.take(chatbot, chats[0]!, null),
+          turns.take(chatbot, chats[1]!, key("used", "g")),
+          turns.take(chatbot, inUse!, key("k")),
+          turns.take(chatbot, locked!, null),
+          turns.take(chatbot, chats[2]!, key("overtaken")),
+          turns.take(chatbot, chats[3]!, key("another")),
+        ],
+      );
+      yield* other.awaited;
+      yield* other.release;
+      assert.deepStrictEqual((yield* Fiber.joinAll(fibers)).map(describeTake), [
+        "TurnTaken",
+        "IdempotencyKeyReused",
+        "Held by chat",
+        "Held by chat",
+        "Held by key",
+        "TurnTaken",
+      ]);
+      // The take that was overtaken is decided again.
+      assert.strictEqual(statements(), 2);
+    }),
+  ),
+);
 
 /** Takes turns in `many` new chats, half of them with a key, and two more to keep the writers busy. */
 const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: number) {
