@@ -11,7 +11,6 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Deferred, Effect, Exit, Fiber, Result } from "effect";
-import type { SqlClient } from "effect/sql";
 import { makePools } from "../../src/connections/PgPools.ts";
 import { bare, entry, inSchema, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
@@ -20,7 +19,7 @@ import { optionsOf } from "../PostgresUnderTest.ts";
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
 /** Creates a chatbot and an instance of the store whose statements are counted. */
-const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: string) {
+const setUp = Effect.fnUntraced(function* (schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
   let statements = 0;
   let gate: Deferred.Deferred<void> | null = null;
@@ -78,7 +77,7 @@ const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string 
 it.live("the decision on a take does not affect the other takes in its statement", () =>
   inSchema(
     Effect.fnUntraced(function* (sql, schema) {
-      const { chatbot, create, take, together, turns } = yield* setUp(sql, schema);
+      const { chatbot, create, take, together, turns } = yield* setUp(schema);
       const [busy, inUse, locked, ...chats] = yield* Effect.replicateEffect(create, 8);
       yield* take(null, key("used"));
       yield* take(inUse!);
@@ -129,8 +128,8 @@ const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: num
 
 it.live("64 appends that arrive together share a statement, with and without keys", () =>
   inSchema(
-    Effect.fnUntraced(function* (sql, schema) {
-      const up = yield* setUp(sql, schema);
+    Effect.fnUntraced(function* (_, schema) {
+      const up = yield* setUp(schema);
       const { busy, turns } = yield* takeMany(up, 64);
       const { fibers, statements } = yield* up.together(
         busy.map((turn) => up.turns.append(turn, entry)),
@@ -149,7 +148,7 @@ it.live("64 appends that arrive together share a statement, with and without key
 it.live("an append that cannot be stored does not affect the other appends in its statement", () =>
   inSchema(
     Effect.fnUntraced(function* (sql, schema) {
-      const up = yield* setUp(sql, schema);
+      const up = yield* setUp(schema);
       const { busy, turns } = yield* takeMany(up, 6);
       const [lost, erased, locked, broken] = turns;
       yield* up.turns.release(lost!);
