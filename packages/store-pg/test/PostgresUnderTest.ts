@@ -76,12 +76,16 @@ export const inDatabase = (name: string, url: Redacted.Redacted) => {
   return Redacted.make(address.href);
 };
 
+/** A superuser's client in a database. */
+export const superuserIn = (name: string, maxConnections = 1) =>
+  clientOf("parley", maxConnections, inDatabase(name, Redacted.make(inject("roleUrls").superuser)));
+
 /** Creates a database and a plain client for it. `more` is appended to CREATE DATABASE. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   // A superuser can drop the database while other roles are connected. Each statement has its own client, because a
   // client cannot open a connection while its scope closes.
   const asSuperuser = (statement: string) =>
-    clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
+    superuserIn("postgres").pipe(
       Effect.flatMap((sql) => sql.unsafe(statement)),
       Effect.scoped,
     );
@@ -93,7 +97,13 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
     () => Effect.orDie(asSuperuser(`drop database ${name} with (force)`)),
   );
   const options = { url: inDatabase(name, url) };
-  return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
+  const sql = yield* clientOf("parley", 1, options.url);
+  /** Ends the store's connections. */
+  const disconnect = sql.unsafe(
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'parley'",
+    [name],
+  );
+  return { ...options, name, sql, disconnect };
 });
 
 /** The store in a schema of its own, with everything else that the checks require. */

@@ -3,16 +3,16 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
+import { Effect, Fiber, Logger, Metric } from "effect";
 import { TestClock } from "effect/testing";
-import { inject, vi } from "vitest";
+import { vi } from "vitest";
 import { watchAvailability } from "../../src/connections/Availability.ts";
 import { makeTenantPool, type Tenant, type TenantPool } from "../../src/connections/Checkout.ts";
 import { deadlines, noResponseError } from "../../src/connections/Deadlines.ts";
 import { toStoreErrors } from "../../src/connections/PgErrors.ts";
 import { makeRoundRobin } from "../../src/connections/RoundRobin.ts";
 import { makeTlsChoice } from "../../src/connections/TlsFallback.ts";
-import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
+import { freshDatabase, optionsOf, superuserIn } from "../PostgresUnderTest.ts";
 
 /** Waits until the metrics show this many connections in use and this many statements waiting for a connection. */
 const showing = (pool: string, used: number, pending: number) =>
@@ -99,7 +99,7 @@ it.effect("the database's loss and return are each logged once, even without req
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
     const { name, url } = yield* freshDatabase();
-    const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+    const superuser = yield* superuserIn("postgres");
     /** The time between two probes passes, and then a moment in which the probe runs. */
     const probe = Effect.andThen(
       TestClock.adjust("1 second"),
@@ -132,7 +132,7 @@ for (const [limit, isUnavailable] of [
     () =>
       Effect.gen(function* () {
         const { name, url } = yield* freshDatabase();
-        const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+        const superuser = yield* superuserIn("postgres");
         yield* superuser.unsafe(`alter database ${name} with ${limit}`);
         const busy: TenantPool = { use: () => Effect.fail(noResponseError) };
         const state = { ...newState(), isUnavailable: !isUnavailable };

@@ -3,24 +3,17 @@ import { defaultChatQuery } from "@parley/core";
 import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
-import { Effect, Logger, Redacted } from "effect";
-import { inject } from "vitest";
+import { Effect, Logger } from "effect";
 import { bare, entry, takeFree } from "../fixtures.ts";
-import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
+import { freshDatabase, superuserIn } from "../PostgresUnderTest.ts";
 
-/** A new database whose connections can be limited, and in which other programs can take the connections of a store. */
+/** A new database whose connections can be limited. */
 const limited = Effect.gen(function* () {
-  const { name, url } = yield* freshDatabase();
-  const superuser = inDatabase(name, Redacted.make(inject("roleUrls").superuser));
-  const sql = yield* clientOf("parley", 1, superuser);
-  return {
-    url,
-    limit: (slots: number) => sql.unsafe(`alter database ${name} with connection limit ${slots}`),
-    disconnect: sql.unsafe(
-      "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'parley'",
-      [name],
-    ),
-  };
+  const { disconnect, name, url } = yield* freshDatabase();
+  const sql = yield* superuserIn(name);
+  const limit = (slots: number) =>
+    sql.unsafe(`alter database ${name} with connection limit ${slots}`);
+  return { url, limit, disconnect };
 });
 
 const millisOf = Effect.fnUntraced(function* <A, E>(effect: Effect.Effect<A, E>) {

@@ -8,17 +8,11 @@ import {
   TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Cause, Effect, Exit, Fiber, Redacted } from "effect";
-import { inject } from "vitest";
+import { Cause, Effect, Exit, Fiber } from "effect";
+import { layerPostgres } from "@parley/store-pg";
 import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import {
-  clientOf,
-  freshDatabase,
-  inDatabase,
-  layerStore,
-  optionsOf,
-} from "../PostgresUnderTest.ts";
+import { freshDatabase, superuserIn } from "../PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
 const list = (chatbot: ChatbotId) =>
@@ -132,12 +126,10 @@ it.live("many renewals in one chatbot do not hold up a renewal in another", () =
 
 it.live("an erasure, and a creation with an idempotency key, are retried after a deadlock", () =>
   Effect.gen(function* () {
-    const { name } = yield* freshDatabase();
-    const superuser = Redacted.make(inject("roleUrls").superuser);
-    const sql = yield* clientOf("parley", 1, inDatabase(name, superuser));
+    const { name, url } = yield* freshDatabase();
+    const sql = yield* superuserIn(name);
     // PostgreSQL looks for deadlocks before a wait for a lock times out.
     yield* sql.unsafe(`alter database ${name} set deadlock_timeout = 500`);
-    const store = optionsOf("parley");
     yield* Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const { createChat } = yield* ChatStore;
@@ -169,7 +161,7 @@ it.live("an erasure, and a creation with an idempotency key, are retried after a
         yield* Fiber.join(writing);
       }
       assert.strictEqual((yield* list(chatbot)).total, 0);
-    }).pipe(Effect.provide(layerStore({ ...store, url: inDatabase(name, store.url) })));
+    }).pipe(Effect.provide(layerPostgres({ url })));
   }).pipe(Effect.scoped),
 );
 

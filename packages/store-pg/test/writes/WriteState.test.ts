@@ -1,62 +1,61 @@
 import { assert, it } from "@effect/vitest";
 import { defaultChatQuery, defaultEntryQuery } from "@parley/core";
-import { ChatbotId, ChatStore, StoreState, TurnStore } from "@parley/core/ports";
+import {
+  ChatbotId,
+  ChatStore,
+  StoreState,
+  TurnStore,
+  type Chat,
+  type ChatId,
+  type StorePorts,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
-import { Effect, Logger, Redacted } from "effect";
+import { Effect, Layer, Logger, Redacted } from "effect";
 import { inject } from "vitest";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
-import { clientOf, freshDatabase, inDatabase, start } from "../PostgresUnderTest.ts";
-
-/** Runs work that can read the messages that it logs. */
-const logging = Effect.fnUntraced(function* <A, E, R>(
-  work: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>,
-) {
-  const lines: Array<string> = [];
-  const logger = Logger.make(({ message }) => void lines.push(String(message)));
-  return yield* Effect.provide(work(lines), Logger.layer([logger]));
-});
+import { freshDatabase, inDatabase, start, superuserIn } from "../PostgresUnderTest.ts";
 
 /** A new database, with its address for the tables' owner, and a client for a superuser. */
 const database = Effect.gen(function* () {
-  const { name, url } = yield* freshDatabase();
-  const superuser = inDatabase(name, Redacted.make(inject("roleUrls").superuser));
-  const sql = yield* clientOf("parley", 2, superuser);
-  return {
-    name,
-    url,
-    sql,
-    /** Affects only sessions that are opened later, so this client can still write. */
-    setReadOnly: (isReadOnly: boolean) =>
-      sql.unsafe(
-        `alter database ${name} ${isReadOnly ? "set default_transaction_read_only = on" : "reset all"}`,
-      ),
-    disconnect: sql.unsafe(
-      "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'parley'",
-      [name],
-    ),
-  };
+  const { disconnect, name, url } = yield* freshDatabase();
+  const sql = yield* superuserIn(name, 2);
+  /** Affects only sessions that are opened later, so the client can still write. */
+  const setReadOnly = (isReadOnly: boolean) =>
+    sql.unsafe(
+      `alter database ${name} ${isReadOnly ? "set default_transaction_read_only = on" : "reset all"}`,
+    );
+  const lines: Array<string> = [];
+  const logger = Logger.make(({ message }) => void lines.push(String(message)));
+  /** The store, which logs into `lines`. */
+  const store = Layer.provideMerge(layerPostgres({ url }), Logger.layer([logger]));
+  return { name, url, sql, setReadOnly, disconnect, store, lines };
 });
 
-const services = Effect.gen(function* () {
-  const chats = yield* ChatStore;
-  const turns = yield* TurnStore;
-  const { readOnlyReason } = yield* StoreState;
-  const chatbot = yield* registerChatbot;
-  const { chat } = yield* chats.createChat(chatbot, bare, null);
-  return {
-    chatbot,
-    chats,
-    readOnlyReason,
-    create: chats.createChat(chatbot, bare, null),
-    takes: {
-      "of a new chat": turns.take(chatbot, null, null),
-      "of a chat": turns.take(chatbot, chat.id, null),
-      "with a key": turns.take(chatbot, null, keyOf("k")),
-    },
-    ask: Effect.flatMap(takeFree(chatbot, null), (turn) => turns.append(turn, entry)),
-  };
-});
+/** Runs a test on the store in a new database. */
+const onStore = Effect.fnUntraced(function* <E, R>(
+  test: (up: Up) => Effect.Effect<unknown, E, R | StorePorts>,
+) {
+  const up = yield* database;
+  yield* Effect.gen(function* () {
+    const [chats, turns] = [yield* ChatStore, yield* TurnStore];
+    const { readOnlyReason } = yield* StoreState;
+    const chatbot = yield* registerChatbot;
+    const create = Effect.map(chats.createChat(chatbot, bare, null), ({ chat }) => chat);
+    const { id } = yield* create;
+    yield* test({ ...up, chatbot, chats, turns, readOnlyReason, create, chatId: id });
+  }).pipe(Effect.provide(up.store));
+}, Effect.scoped);
+
+interface Up extends Effect.Success<typeof database> {
+  readonly chatbot: ChatbotId;
+  readonly chats: ChatStore["Service"];
+  readonly turns: TurnStore["Service"];
+  readonly readOnlyReason: Effect.Effect<string | null>;
+  readonly create: Effect.Effect<Chat, { readonly _tag: string; readonly message: string }>;
+  /** A chat that exists. */
+  readonly chatId: ChatId;
+}
 
 /** Waits at most five seconds for the store to accept writes, without writing. */
 const becomesWritable = (readOnlyReason: Effect.Effect<string | null>) =>
@@ -69,89 +68,76 @@ const becomesWritable = (readOnlyReason: Effect.Effect<string | null>) =>
 it.live(
   "a store whose database becomes read-only refuses asks before they are answered, serves reads, and recovers by itself",
   () =>
-    logging((lines) =>
-      Effect.gen(function* () {
-        const { disconnect, setReadOnly, url } = yield* database;
-        yield* Effect.gen(function* () {
-          const { ask, chatbot, chats, create, readOnlyReason, takes } = yield* services;
-          assert.isNull(yield* readOnlyReason);
-          yield* setReadOnly(true);
-          yield* disconnect;
-          yield* Effect.ignore(chats.listChats(chatbot, defaultChatQuery));
-          assert.strictEqual(yield* readOnlyReason, "its transactions are read-only by default");
-          for (const [which, take] of Object.entries(takes)) {
-            // PostgreSQL's own message would show that a statement was sent.
-            const error = yield* Effect.flip(take);
-            assert.include(error.message, "The database refuses writes: ", which);
-            assert.deepInclude(error, { reason: "read_only" }, which);
-          }
-          assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
-          assert.strictEqual((yield* chats.listChats(chatbot, defaultChatQuery)).total, 1);
-          assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, [
-            "The database refuses writes: its transactions are read-only by default.",
-          ]);
-          yield* setReadOnly(false);
-          // Connections that were opened in the meantime stay read-only until they are closed.
-          yield* becomesWritable(readOnlyReason);
-          yield* Effect.all([create, ask, create]);
-        }).pipe(Effect.provide(layerPostgres({ url })));
+    onStore(
+      Effect.fnUntraced(function* ({ chatbot, chatId, chats, create, turns, ...up }) {
+        const refusal = "The database refuses writes: its transactions are read-only by default.";
+        assert.isNull(yield* up.readOnlyReason);
+        yield* up.setReadOnly(true);
+        yield* up.disconnect;
+        yield* Effect.ignore(chats.listChats(chatbot, defaultChatQuery));
+        assert.strictEqual(yield* up.readOnlyReason, "its transactions are read-only by default");
+        for (const [chat, key] of [
+          [null, null],
+          [chatId, null],
+          [null, keyOf("k")],
+        ] as const) {
+          // PostgreSQL's own message would show that a statement was sent.
+          const error = yield* Effect.flip(turns.take(chatbot, chat, key));
+          assert.include(error.message, "The database refuses writes: ");
+          assert.deepInclude(error, { reason: "read_only" });
+        }
+        assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
+        assert.strictEqual((yield* chats.listChats(chatbot, defaultChatQuery)).total, 1);
+        assert.deepStrictEqual((yield* inspectPostgres({ url: up.url })).warnings, [refusal]);
+        yield* up.setReadOnly(false);
+        // Connections that were opened in the meantime stay read-only until they are closed.
+        yield* becomesWritable(up.readOnlyReason);
+        const ask = Effect.flatMap(takeFree(chatbot, null), (turn) => turns.append(turn, entry));
+        yield* Effect.all([create, ask, create]);
         assert.deepStrictEqual(
-          lines.filter((line) => line.includes("writes")),
-          [
-            "The database refuses writes: its transactions are read-only by default.",
-            "The database accepts writes again",
-          ],
+          up.lines.filter((line) => line.includes("writes")),
+          [refusal, "The database accepts writes again"],
         );
-      }).pipe(Effect.scoped),
+      }),
     ),
 );
 
 it.live(
   "an answer completed while the database is read-only is stored once the database accepts writes again",
   () =>
-    Effect.gen(function* () {
-      const { disconnect, setReadOnly, url } = yield* database;
-      yield* Effect.gen(function* () {
-        const turns = yield* TurnStore;
-        const { chatbot, chats, create } = yield* services;
-        const { chat } = yield* create;
-        const turn = yield* takeFree(chatbot, chat.id);
-        yield* setReadOnly(true);
-        yield* disconnect;
+    onStore(
+      Effect.fnUntraced(function* ({ chatbot, chatId, chats, create, turns, ...up }) {
+        const turn = yield* takeFree(chatbot, chatId);
+        yield* up.setReadOnly(true);
+        yield* up.disconnect;
         yield* Effect.repeat(Effect.ignore(create), { times: 2 });
         const append = turns.append(turn, entry);
-        yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
+        yield* Effect.all([append, Effect.delay(up.setReadOnly(false), "1 second")], {
           concurrency: 2,
         });
-        const { total } = yield* chats.listEntries(chatbot, chat.id, {
-          ...defaultEntryQuery,
-          orderBy: [{ field: "id", descending: true }],
-        });
-        assert.strictEqual(total, 1);
-      }).pipe(Effect.provide(layerPostgres({ url })));
-    }).pipe(Effect.scoped),
+        assert.strictEqual((yield* chats.listEntries(chatbot, chatId, defaultEntryQuery)).total, 1);
+      }),
+    ),
 );
 
 it.live("a server that starts on a read-only database logs one warning, and serves reads", () =>
-  logging((lines) =>
-    Effect.gen(function* () {
-      const { setReadOnly, url } = yield* database;
-      yield* start({ url });
-      yield* setReadOnly(true);
-      yield* Effect.gen(function* () {
-        const { readOnlyReason } = yield* StoreState;
-        const chats = yield* ChatStore;
-        assert.isNotNull(yield* readOnlyReason);
-        assert.strictEqual((yield* chats.listChats(ChatbotId.make(1), defaultChatQuery)).total, 0);
-        yield* setReadOnly(false);
-        yield* becomesWritable(readOnlyReason);
-      }).pipe(Effect.provide(layerPostgres({ url })));
-      assert.deepStrictEqual(lines, [
-        "The database refuses writes: its transactions are read-only by default.",
-        "The database accepts writes again",
-      ]);
-    }).pipe(Effect.scoped),
-  ),
+  Effect.gen(function* () {
+    const { lines, setReadOnly, store, url } = yield* database;
+    yield* start({ url });
+    yield* setReadOnly(true);
+    yield* Effect.gen(function* () {
+      const { readOnlyReason } = yield* StoreState;
+      const chats = yield* ChatStore;
+      assert.isNotNull(yield* readOnlyReason);
+      assert.strictEqual((yield* chats.listChats(ChatbotId.make(1), defaultChatQuery)).total, 0);
+      yield* setReadOnly(false);
+      yield* becomesWritable(readOnlyReason);
+    }).pipe(Effect.provide(store));
+    assert.deepStrictEqual(lines, [
+      "The database refuses writes: its transactions are read-only by default.",
+      "The database accepts writes again",
+    ]);
+  }).pipe(Effect.scoped),
 );
 
 it.live("a store whose role lacks a privilege is read-only, and says what it cannot access", () =>
@@ -195,10 +181,8 @@ const failing = (table: string, condition: string, code: string) => [
 ];
 
 it.live("after the disk has filled up, writes are refused until a large row fits again", () =>
-  Effect.gen(function* () {
-    const { sql, url } = yield* database;
-    yield* Effect.gen(function* () {
-      const { create, readOnlyReason, takes } = yield* services;
+  onStore(
+    Effect.fnUntraced(function* ({ chatbot, create, readOnlyReason, sql, turns }) {
       for (const statement of failing("entry", "true", "53100")) yield* sql.unsafe(statement);
       yield* sql.unsafe(
         "create trigger fail before insert on parley.chat for each row execute function fail()",
@@ -207,22 +191,20 @@ it.live("after the disk has filled up, writes are refused until a large row fits
       yield* sql.unsafe("drop trigger fail on parley.chat");
       yield* Effect.sleep("1500 millis");
       assert.strictEqual(yield* readOnlyReason, "could not extend file");
-      const error = yield* Effect.flip(takes["of a new chat"]);
+      const error = yield* Effect.flip(turns.take(chatbot, null, null));
       assert.deepInclude(error, { reason: "disk_full" });
       yield* sql.unsafe("drop trigger fail on parley.entry");
       yield* becomesWritable(readOnlyReason);
       yield* create;
       const [row] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
       assert.deepStrictEqual(row, { rows: 0 });
-    }).pipe(Effect.provide(layerPostgres({ url })));
-  }).pipe(Effect.scoped),
+    }),
+  ),
 );
 
 it.live("a rejected row in one chatbot does not block another chatbot's writes", () =>
-  Effect.gen(function* () {
-    const { sql, url } = yield* database;
-    yield* Effect.gen(function* () {
-      const { chatbot, chats, create, readOnlyReason } = yield* services;
+  onStore(
+    Effect.fnUntraced(function* ({ chatbot, chats, create, readOnlyReason, sql }) {
       for (const statement of failing("chat", `new.chatbot_id = ${chatbot}`, "42501")) {
         yield* sql.unsafe(statement);
       }
@@ -232,6 +214,6 @@ it.live("a rejected row in one chatbot does not block another chatbot's writes",
         yield* chats.createChat(other, bare, null);
         assert.isNull(yield* readOnlyReason);
       }
-    }).pipe(Effect.provide(layerPostgres({ url })));
-  }).pipe(Effect.scoped),
+    }),
+  ),
 );
