@@ -11,7 +11,7 @@ import { encodeArchive } from "../packages/core/src/index.ts";
 import type { ArchiveRecord } from "../packages/core/src/ports/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
-import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
+import { makeMigrationClient } from "../packages/store-pg/src/connections/PgPools.ts";
 import { databaseUrl } from "./harness/DatabaseUrl.ts";
 import { Effect, Redacted, Stream } from "effect";
 import { spawn, type ChildProcess } from "node:child_process";
@@ -126,8 +126,8 @@ try {
 } finally {
   await Effect.runPromise(
     Effect.scoped(
-      Effect.flatMap(makeBenchSession({ url, schema }), ({ query }) =>
-        query("operator", `drop schema ${schema} cascade`),
+      Effect.flatMap(makeMigrationClient({ url, schema, maxConnections: 1 }), (sql) =>
+        sql.unsafe(`drop schema ${schema} cascade`),
       ),
     ),
   );

@@ -97,13 +97,11 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
     () => Effect.orDie(asSuperuser(`drop database ${name} with (force)`)),
   );
   const options = { url: inDatabase(name, url) };
-  const sql = yield* clientOf("parley", 1, options.url);
   /** Ends the store's connections. */
-  const disconnect = sql.unsafe(
-    "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'parley'",
-    [name],
+  const disconnect = asSuperuser(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}' and application_name = 'parley'`,
   );
-  return { ...options, name, sql, disconnect };
+  return { ...options, name, sql: yield* clientOf("parley", 1, options.url), disconnect };
 });
 
 /** The store in a schema of its own, with everything else that the checks require. */

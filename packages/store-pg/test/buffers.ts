@@ -24,11 +24,10 @@ export const literal = (value: unknown): string => {
 };
 
 /** The number of buffers touched by a node of an executed plan, including the nodes below it. */
-export const touchedBy = (node: any): number =>
-  node["Shared Hit Blocks"] + node["Shared Read Blocks"];
+const touchedBy = (node: any): number => node["Shared Hit Blocks"] + node["Shared Read Blocks"];
 
-/** Executes a statement with a generic or custom plan, and returns the plan with its measurements. */
-export const execute = Effect.fnUntraced(function* (
+/** Executes a statement with a generic or custom plan, and returns the number of buffers touched. */
+export const buffers = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { text, values }: Statement,
   mode: "force_generic_plan" | "force_custom_plan" = "force_generic_plan",
@@ -40,9 +39,5 @@ export const execute = Effect.fnUntraced(function* (
   const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
     `explain (analyze, buffers, format json) execute ${name}${parameters}`,
   );
-  return row!["QUERY PLAN"][0].Plan;
+  return touchedBy(row!["QUERY PLAN"][0].Plan);
 });
-
-/** Executes a statement, and returns the number of buffers touched. */
-export const buffers = (...args: Parameters<typeof execute>) =>
-  Effect.map(execute(...args), touchedBy);

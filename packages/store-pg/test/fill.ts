@@ -2,14 +2,11 @@
  * Fills a schema with many chats, bypassing the store. The rows are as the store would have written them.
  */
 import { ChatbotId } from "@parley/core/ports";
-import * as PgClient from "@effect/sql-pg/PgClient";
-import * as PgPool from "@effect/sql-pg/PgPool";
-import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { makeSession } from "../src/connections/Session.ts";
+import { makeMigrationClient } from "../src/connections/PgPools.ts";
 
 /** The chatbot that `fillSchema` fills. */
 export const filledChatbot = ChatbotId.make(1_000_001);
@@ -139,19 +136,9 @@ export const fillSchema = ({
   readonly erased?: number | undefined;
 }) =>
   Effect.gen(function* () {
-    const sql = yield* Effect.provide(
-      PgClient.make({
-        url,
-        maxConnections: 1,
-        startupParameters: {
-          search_path: `${schema}, public`,
-          maintenance_work_mem: "1GB",
-          statement_timeout: "0",
-        },
-      }),
-      Reactivity.layer,
-    );
-    yield* Effect.provide(Effect.void, layerPostgres({ url, schema }));
+    yield* migratePostgres({ url, schema });
+    const sql = yield* makeMigrationClient({ url, schema, maxConnections: 1 });
+    yield* sql.unsafe("set maintenance_work_mem = '1GB'");
     const [chat_counter] = yield* sql.unsafe("select from chat_counter where chatbot_id = $1", [
       filledChatbot,
     ]);
@@ -168,15 +155,3 @@ export const fillSchema = ({
     if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
   }).pipe(Effect.scoped);
-
-/** A session like the one that the store uses for single statements. */
-export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
-  Effect.map(
-    PgPool.make({
-      url,
-      maxConnections: 2,
-      multiplex: true,
-      startupParameters: { search_path: schema },
-    }),
-    (pool) => makeSession({ use: (_, work) => pool.use(work) }, ""),
-  );

@@ -10,7 +10,7 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres, type PostgresOptions } from "@parley/store-pg";
-import { Context, Effect, Layer, Logger, Stream } from "effect";
+import { Effect, Layer, Logger, Stream } from "effect";
 import { bare, entry, takeFree } from "../fixtures.ts";
 import {
   clientOf,
@@ -180,34 +180,6 @@ it.live(
       const started = yield* serve({ url }, Effect.void);
       assert.lengthOf(started.warnings, 1);
     }).pipe(Effect.scoped),
-);
-
-it.live("an erasure and an export by a command advance sequences that lag behind the rows", () =>
-  Effect.gen(function* () {
-    const { sql, url } = yield* freshDatabase();
-    const { result: before } = yield* serve({ url }, fill);
-    yield* sql.unsafe(
-      `insert into parley.audit (actor, chatbot_id, action, detail)
-        select 'test', $1, 'change', '' from generate_series(1, 5)`,
-      [before.chatbot],
-    );
-    const store = yield* Layer.build(layerPostgres({ url, advanceSequences: false }));
-    const archive = Context.get(store, ChatArchive);
-    const chat = { _tag: "Chat", id: before.chats[0]! } as const;
-    const commands: Record<string, Effect.Effect<unknown, unknown>> = {
-      erase: archive.erase(before.chatbot, chat, "test"),
-      export: Stream.runDrain(archive.export(before.chatbot, "test")),
-    };
-    for (const [action, command] of Object.entries(commands)) {
-      yield* sql.unsafe("select setval('parley.audit_id_seq', 1, false)");
-      yield* command;
-      const [newest] = yield* sql.unsafe(
-        "select action, id > $1::int8 as higher from parley.audit order by id desc limit 1",
-        [idStep],
-      );
-      assert.deepStrictEqual(newest, { action, higher: true });
-    }
-  }).pipe(Effect.scoped),
 );
 
 it.live(
