@@ -169,10 +169,18 @@ const sortColumns = {
   lastEntryTime: "coalesce($.last_entry_time, $.create_time)",
 } as const;
 
-/** If a chatbot has as many chats as positions, no chat has been erased, and the rank is the position. */
-const pagesByPosition =
-  (direction: "asc" | "desc", rank: string, compare: string) => (query: ChatQuery) =>
-    `
+/**
+ * Lists all chats in order of position, by a seek: the position of the page's first row is found from its rank. If a
+ * chatbot has as many chats as positions, no chat has been erased, and the rank is the position.
+ */
+export const byPosition = (
+  chatbot: number,
+  query: ChatQuery,
+  direction: "asc" | "desc",
+): Statement => {
+  const [rank, compare] = direction === "asc" ? ["$2::int8 + 1", ">="] : ["chats - $2::int8", "<="];
+  return {
+    text: `
 select counter.chats::float8 as total, ${chatColumnsOf("page", query)}
 from (values (1)) always
 left join chat_counter counter on counter.chatbot_id = $1
@@ -184,22 +192,10 @@ left join lateral (
   where chatbot_id = $1 and position ${compare} first.position
   order by position ${direction} limit $3::int8
 ) page on true
-order by page.position ${direction}`;
-
-const allByPosition = {
-  asc: pagesByPosition("asc", "$2::int8 + 1", ">="),
-  desc: pagesByPosition("desc", "chats - $2::int8", "<="),
+order by page.position ${direction}`,
+    values: [chatbot, offsetOf(query), query.limit],
+  };
 };
-
-/** Lists all chats in order of position, by a seek: the position of the page's first row is found from its rank. */
-export const byPosition = (
-  chatbot: number,
-  query: ChatQuery,
-  direction: "asc" | "desc",
-): Statement => ({
-  text: allByPosition[direction](query),
-  values: [chatbot, offsetOf(query), query.limit],
-});
 
 type TextOrder = OrderBy<"name" | "userRef">;
 

@@ -48,6 +48,16 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
   createTime: "create_time",
 };
 
+/**
+ * Returns SQL for the position of the last entry with at most this id, which is usually that of the last entry that the
+ * client has seen; 0 if there is none. Ids and positions have the same order.
+ */
+const lastUpTo = (id: string) => `coalesce(
+    (select position from entry ${byPrimaryKey("id", id, "chat_id = $2::int8")}),
+    case when exists (select from entry where chatbot_id = $1 and chat_id = $2::int8 and position = 1 and id > ${id}) then 0 end,
+    (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id <= ${id} order by position desc limit 1),
+    0)`;
+
 /** Reads the entry with the query's id, or a page of all entries, with a seek if the page is in order of position. */
 export const entryPage = (
   chatbot: ChatbotId,
@@ -61,8 +71,10 @@ export const entryPage = (
       ? query.orderBy
       : [{ field: "id" as const, descending: direction === "desc" }];
   // An erasure deletes whole chats, so the positions of a chat's entries have no gaps.
-  const skipped = query.after === null ? "$4::int8" : "seen.last + $4::int8";
-  const seek = { asc: `position > ${skipped}`, desc: "position <= chat.entries - $4::int8" };
+  const seek = {
+    asc: "position > seen.last + $4::int8",
+    desc: "position <= chat.entries - $4::int8",
+  };
   const [condition, offset] =
     direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];
   const values: Array<unknown> = [chatbot, chatId, query.limit, offsetOf(query)];
@@ -71,25 +83,14 @@ export const entryPage = (
     query.id === null
       ? "entry"
       : `(select * from entry where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`;
-  // Ids and positions have the same order. The entry with the id is usually the last that the client has seen.
-  const afterId = query.after === null ? "" : `${parameter(query.after)}::int8`;
-  const seen =
-    query.after === null
-      ? ""
-      : `cross join lateral (select coalesce(
-    (select position from entry ${byPrimaryKey("id", afterId, "chat_id = $2::int8")}),
-    case when exists (select from entry where chatbot_id = $1 and chat_id = $2::int8 and position = 1 and id > ${afterId}) then 0 end,
-    (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id <= ${afterId} order by position desc limit 1),
-    0) as last) seen`;
-  const afterSeen = query.after === null ? "" : "and position > seen.last";
-  const seenCount = query.after === null ? "" : " - seen.last";
+  const lastSeen = query.after === null ? "0" : lastUpTo(`${parameter(query.after)}::int8`);
   const ownership = visitor === null ? "" : ` and chat.user_ref = ${parameter(visitor)}`;
-  const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition} ${afterSeen}`;
+  const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and position > seen.last and ${condition}`;
   return {
     text: `
-select (${query.id === null ? `chat.entries${seenCount}` : `select count(*) ${matchClause}`})::float8 as total,
+select (${query.id === null ? "chat.entries - seen.last" : `select count(*) ${matchClause}`})::float8 as total,
   ${entryColumns("page", query.include)}
-from chat ${seen} left join lateral (
+from chat cross join lateral (select ${lastSeen} as last) seen left join lateral (
   select * ${matchClause}
   order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true

@@ -5,7 +5,7 @@
 import type { Result } from "@effect/sql-pg/PgConnection";
 import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
-import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import type { TenantPool } from "../connections/Checkout.ts";
 import { mayReuseIds } from "../connections/PgErrors.ts";
 
 /**
@@ -28,18 +28,14 @@ const idsMoved =
 export const idWarnings = ([row]: Result["rows"]) =>
   row!["may_reuse_ids"] === true ? [idsMoved] : [];
 
-/** Returns the pool with writes that are repeated if they fail because ids might be reused. */
-export const withFreshIds = ({ use }: TenantPool): TenantPool => {
+/** Repeats writes that fail because ids might be reused. */
+export const withFreshIds = ({ use }: TenantPool) => {
   const repair = Effect.flatMap(
     use("operator", ({ query }) => query(advanceSequences, [true])),
     ({ rows }) => Effect.forEach(idWarnings(rows), (warning) => Effect.logWarning(warning)),
   );
-  return {
-    use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) => {
-      const attempt = use(tenant, work);
-      return Effect.catch(attempt, (error): Effect.Effect<A, E | SqlError.SqlError, R> =>
-        mayReuseIds(error) ? Effect.andThen(repair, attempt) : Effect.fail(error),
-      );
-    },
-  };
+  return <A, E, R>(write: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+    Effect.catch(write, (error): typeof write =>
+      mayReuseIds(error) ? Effect.andThen(repair, write) : Effect.fail(error),
+    );
 };

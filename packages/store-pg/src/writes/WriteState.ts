@@ -186,12 +186,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
     // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
     return codeOf(error) === "42501" ? probeSoon : setReadOnlySince(sentAt, refusalOf(error));
   };
-  const repairedPool = withFreshIds(pool);
+  const repeatWithFreshIds = withFreshIds(pool);
   const guardedPool: TenantPool = {
     use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
       Effect.suspend(() => {
         const sentAt = performance.now();
-        return Effect.andThen(assertWritable, repairedPool.use(tenant, work)).pipe(
+        return Effect.andThen(assertWritable, repeatWithFreshIds(pool.use(tenant, work))).pipe(
           Effect.tapError((error) => recordRefusal(error, sentAt)),
         );
       }),
