@@ -2,23 +2,8 @@ import { assert, it } from "@effect/vitest";
 import { Effect, Redacted } from "effect";
 import { migrations } from "../../src/migrations/Migrator.ts";
 import { inject } from "vitest";
-import {
-  clientOf,
-  freshDatabase,
-  freshSchema,
-  optionsOf,
-  refusal,
-  start,
-} from "../PostgresUnderTest.ts";
-
-/** Creates a schema, and runs the statements in it. */
-const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string>) {
-  const options = optionsOf(freshSchema());
-  const sql = yield* clientOf(options.schema);
-  yield* sql.unsafe(`create schema ${options.schema}`);
-  for (const statement of statements) yield* sql.unsafe(statement);
-  return { options, sql };
-});
+import { inSchema } from "../fixtures.ts";
+import { freshDatabase, optionsOf, refusal, start } from "../PostgresUnderTest.ts";
 
 it.live("several servers that start on an empty database create the schema once", () =>
   Effect.gen(function* () {
@@ -35,14 +20,15 @@ it.live("several servers that start on an empty database create the schema once"
 );
 
 it.live("a server that starts on an up-to-date schema does not wait for a dump", () =>
-  Effect.gen(function* () {
-    const { options, sql } = yield* withSchema([]);
-    yield* start(options);
+  inSchema((sql, schema) =>
     // A dump takes this lock.
-    yield* sql.withTransaction(
-      Effect.andThen(sql.unsafe("lock table parley_schema in access share mode"), start(options)),
-    );
-  }),
+    sql.withTransaction(
+      Effect.andThen(
+        sql.unsafe("lock table parley_schema in access share mode"),
+        start(optionsOf(schema)),
+      ),
+    ),
+  ),
 );
 
 it.live("a server that may not create its schema names the command for the owner to run", () =>
@@ -57,47 +43,42 @@ it.live("a server that may not create its schema names the command for the owner
   }),
 );
 
-it.live("a server refuses to start on a newer schema", () =>
-  Effect.gen(function* () {
-    const { options, sql } = yield* withSchema([]);
-    yield* start(options);
-    yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
-    assert.include(yield* refusal(options), "has migration 2, which this version");
-  }),
-);
-
-it.live("a server refuses to start on a schema that other SQL created", () =>
-  Effect.gen(function* () {
-    const { options, sql } = yield* withSchema([]);
-    yield* start(options);
-    yield* sql.unsafe("update parley_schema set name = 'initial_1f2e3d4c'");
-    assert.include(yield* refusal(options), "was not created by the migrations of this version");
-  }),
-);
-
-it.live("a server that finds another program's table in its schema suggests PARLEY_SCHEMA", () =>
-  Effect.gen(function* () {
-    const { options } = yield* withSchema(["create table chat (id int)"]);
-    assert.include(
-      yield* refusal(options),
-      "set the option schema (on a server PARLEY_SCHEMA) to another schema",
-    );
-  }),
-);
+for (const [what, statement, reason] of [
+  [
+    "a newer schema",
+    "insert into parley_schema (migration_id, name) values (2, 'later')",
+    "has migration 2, which this version",
+  ],
+  [
+    "a schema that other SQL created",
+    "update parley_schema set name = 'initial_1f2e3d4c'",
+    "was not created by the migrations of this version",
+  ],
+  [
+    "a schema with another program's table",
+    "drop table parley_schema",
+    "set the option schema (on a server PARLEY_SCHEMA) to another schema",
+  ],
+] as const)
+  it.live(`a server refuses to start on ${what}`, () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql, schema) {
+        yield* sql.unsafe(statement);
+        assert.include(yield* refusal(optionsOf(schema)), reason);
+      }),
+    ),
+  );
 
 it.live(
   "the privileges on the audit log allow even the owner only to read it and to add entries",
   () =>
-    Effect.gen(function* () {
-      const { options, sql } = yield* withSchema([]);
-      yield* start(options);
-      for (const statement of [
-        "delete from audit",
-        "update audit set actor = ''",
-        "truncate audit",
-      ]) {
-        const { reason } = yield* Effect.flip(sql.unsafe(statement));
-        assert.strictEqual(reason._tag, "AuthorizationError");
-      }
-    }),
+    inSchema((sql) =>
+      Effect.forEach(
+        ["delete from audit", "update audit set actor = ''", "truncate audit"],
+        Effect.fnUntraced(function* (statement) {
+          const { reason } = yield* Effect.flip(sql.unsafe(statement));
+          assert.strictEqual(reason._tag, "AuthorizationError");
+        }),
+      ),
+    ),
 );
