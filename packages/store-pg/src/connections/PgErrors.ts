@@ -113,15 +113,11 @@ export const retry = <A, E, R>(
     readonly schedule: () => Schedule.Schedule<unknown, E>;
   },
 ): Effect.Effect<A, E, R> =>
-  Effect.catch(work, (error) => {
-    let attempt: Effect.Effect<A, E, R> = Effect.fail(error);
-    const next = Effect.suspend(() => {
-      const current = attempt;
-      attempt = work;
-      return current;
-    });
-    return Effect.retry(next, { while: options.while, schedule: options.schedule() });
-  });
+  Effect.catch(work, (error) =>
+    options.while(error)
+      ? Effect.retry(work, { while: options.while, schedule: options.schedule() })
+      : Effect.fail(error),
+  );
 
 /** Retries a statement or transaction after a deadlock, which has rolled it back completely. */
 export const retryOnDeadlock = <A, E, R>(
