@@ -20,15 +20,16 @@ export const makeErasure =
       const limit = time(which._tag === "IdleSince" ? which.limit : null);
       const deleteLocked = Effect.fnUntraced(function* (rows: ReadonlyArray<LockedRow>) {
         const chats = array(rows, "int8", ({ id }) => id);
-        yield* query(chatbot, lockRows(entriesOfChats), [chatbot, chats]);
-        yield* query(chatbot, deleteChats, [chatbot, chats]);
-        yield* query(chatbot, countGaps, [
-          chatbot,
-          array(rows, "int8", ({ position }) => position),
-        ]);
-        yield* query(chatbot, lockRows(keysOfChats), [chatbot, chats]);
-        yield* query(chatbot, deleteKeys, [chatbot, chats]);
-        yield* query(chatbot, countErased, [chatbot, rows.length]);
+        const positions = array(rows, "int8", ({ position }) => position);
+        for (const [text, value] of [
+          [lockRows(entriesOfChats), chats],
+          [deleteChats, chats],
+          [countGaps, positions],
+          [lockRows(keysOfChats), chats],
+          [deleteKeys, chats],
+          [countErased, rows.length],
+        ] as const)
+          yield* query(chatbot, text, [chatbot, value]);
         return rows.length;
       });
       /**
@@ -48,7 +49,9 @@ export const makeErasure =
         ).pipe(retryOnLocks);
       };
       if (which._tag === "Chat") return yield* eraseBatch([BigInt(which.id)]);
-      const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
+      const [counter] = yield* query<{ readonly positions: bigint }>(chatbot, lastPosition, [
+        chatbot,
+      ]);
       let after: bigint | null = 0n;
       while (after !== null) {
         // Stops at the position that was last at the start: chats created meanwhile must not prolong the erasure.
@@ -70,10 +73,6 @@ const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>)
 interface LockedRow {
   readonly id: bigint;
   readonly position: bigint;
-}
-
-interface CounterRow {
-  readonly positions: bigint;
 }
 
 interface BatchRow {

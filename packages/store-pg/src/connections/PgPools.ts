@@ -20,6 +20,7 @@ import {
   type DedicatedSession,
   type Session,
 } from "./Session.ts";
+import type { PostgresOptions } from "../PgStore.ts";
 import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 
 /** A session or connection that stays open until the scope closes. */
@@ -41,12 +42,9 @@ export interface PgPools extends Omit<WriteState, "guardedPool"> {
   readonly exportSession: Scoped<DedicatedSession>;
 }
 
-export interface PoolOptions {
-  readonly url: Redacted.Redacted;
-  readonly readUrl?: (() => Redacted.Redacted | undefined) | undefined;
-  readonly authorities?: string | Array<string> | undefined;
+interface PoolOptions extends PostgresOptions {
   readonly schema: string;
-  /** Raised to {@link fewestConnections} if lower. Includes no connection outside the pools. */
+  /** Raised to {@link fewestConnections} if lower. */
   readonly maxConnections: number;
 }
 
