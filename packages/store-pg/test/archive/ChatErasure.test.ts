@@ -9,13 +9,14 @@ import {
   TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber } from "effect";
+import { noResponseError } from "../../src/connections/Deadlines.ts";
 import { makePools } from "../../src/connections/PgPools.ts";
 import type { Session } from "../../src/connections/Session.ts";
-import { inSchema, keyOf, takeFree, archiveOf } from "../fixtures.ts";
+import { fillChats, filledChatbot } from "../fill.ts";
+import { archiveOf, bare, inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+import { optionsOf, type clientOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false, usage: null };
@@ -30,6 +31,13 @@ const create = (chatbot: ChatbotId) =>
       keyOf(`${secret} ${crypto.randomUUID()}`),
     ),
   );
+
+/** The archive of a store whose erasures use a changed session. */
+const archiveWith = (schema: string, change: (session: Session) => Partial<Session>) =>
+  Effect.map(makePools({ ...optionsOf(schema), maxConnections: 6 }), (pools) => {
+    const changed = (session: Session) => ({ ...session, ...change(session) });
+    return archiveOf({ ...pools, erasureSession: Effect.map(pools.erasureSession, changed) });
+  });
 
 const auditLines = ChatbotRegistry.use((registry) =>
   Effect.map(registry.audit(100), (lines) =>
@@ -78,35 +86,21 @@ it.live(
 
 it.live(
   "the audit log records how many chats a failed erasure erased, and omits an erasure of no chats",
-  () => {
-    const options = optionsOf(freshSchema());
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const sql = yield* clientOf(options.schema);
-      const pools = yield* makePools({ ...options, maxConnections: 6 });
-      const { erase } = archiveOf(pools);
-      assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
-      yield* create(chatbot);
-      yield* create(chatbot);
-      // The second batch cannot be erased.
-      yield* sql.unsafe(
-        `insert into chat (chatbot_id, id, position, user_ref, create_time, entries)
-      select $1, n, n, $2, now(), 0 from generate_series(3, 1001) n`,
-        [chatbot, secret],
-      );
-      yield* sql.unsafe("update chat_counter set chats = 1001, positions = 1001");
-      yield* sql.unsafe(`create function stop() returns trigger language plpgsql as $$ begin
-      if old.position = 1001 then raise exception using errcode = '53100'; end if; return old; end $$`);
-      yield* sql.unsafe(
-        "create trigger stop before delete on chat for each row execute function stop()",
-      );
-      const failure = yield* Effect.flip(erase(chatbot, ofUser, "test"));
-      assert.strictEqual(failure._tag, "StorageUnavailable");
-      assert.deepStrictEqual(yield* auditLines, [
-        { actor: "test", detail: "1000 chats of a userRef" },
-      ]);
-    }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
-  },
+  () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql, schema) {
+        yield* fillChats(sql, filledChatbot, 1_001);
+        let batches = 0;
+        const { erase } = yield* archiveWith(schema, ({ transaction }) => ({
+          transaction: (...values) =>
+            ++batches === 2 ? Effect.fail(noResponseError) : transaction(...values),
+        }));
+        assert.strictEqual(yield* erase(filledChatbot, ofUser, "nobody"), 0);
+        const failure = yield* Effect.flip(erase(filledChatbot, { _tag: "All" }, "test"));
+        assert.strictEqual(failure._tag, "StorageUnavailable");
+        assert.deepStrictEqual(yield* auditLines, [{ actor: "test", detail: "1000 chats" }]);
+      }),
+    ),
 );
 
 it.live("the audit log records an erasure that is interrupted while it commits", () =>
@@ -165,72 +159,62 @@ it.live("an erasure deletes entries and keys that are changed while it waits for
   ),
 );
 
-it.live("an erasure takes the locks that block writers last", () => {
-  const options = optionsOf(freshSchema());
-  return Effect.gen(function* () {
-    const chatbot = yield* registerChatbot;
-    const pools = yield* makePools({ ...options, maxConnections: 6 });
-    const [store, turns] = [yield* ChatStore, yield* TurnStore];
-    const [creation, ask] = [keyOf("creation"), keyOf("ask")];
-    const chat = { name: null, userRef: "u", helloMessage: null };
-    const first = yield* store.createChat(chatbot, { ...chat, userRef: "v" }, creation);
-    const turn = yield* takeFree(chatbot, first.chat.id, ask);
-    const appended = yield* turns.append(turn, entry);
-    // A write that had to wait for a lock would fail.
-    const writers = Effect.gen(function* () {
-      yield* store.createChat(chatbot, chat, null);
-      const repeated = yield* store.createChat(chatbot, { ...chat, userRef: "v" }, creation);
-      assert.deepStrictEqual(repeated, {
-        ...first,
-        replayed: true,
+it.live("an erasure takes the locks that block writers last", () =>
+  inSchema(
+    Effect.fnUntraced(function* (_, schema) {
+      const chatbot = yield* registerChatbot;
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const [creation, ask] = [keyOf("creation"), keyOf("ask")];
+      const chat = { ...bare, userRef: "v" };
+      const first = yield* store.createChat(chatbot, chat, creation);
+      const turn = yield* takeFree(chatbot, first.chat.id, ask);
+      const appended = yield* turns.append(turn, entry);
+      // A write that had to wait for a lock would fail.
+      const writers = Effect.gen(function* () {
+        yield* store.createChat(chatbot, bare, null);
+        const repeated = yield* store.createChat(chatbot, chat, creation);
+        assert.deepStrictEqual(repeated, { ...first, replayed: true });
+        const done = yield* turns.take(chatbot, first.chat.id, ask);
+        assert.deepStrictEqual(done._tag === "AlreadyAnswered" && done.entry, appended);
       });
-      const done = yield* turns.take(chatbot, first.chat.id, ask);
-      assert.deepStrictEqual(done._tag === "AlreadyAnswered" && done.entry, appended);
-    });
-    const erasureSession = Effect.map(pools.erasureSession, (session): Session => ({
-      ...session,
-      query: <Row extends object>(...statement: Parameters<Session["query"]>) =>
-        Effect.andThen(
-          /^select count.*idempotency_key/s.test(statement[1])
-            ? Effect.orDie(writers)
-            : Effect.void,
-          session.query<Row>(...statement),
-        ),
-    }));
-    const archive = archiveOf({ ...pools, erasureSession });
-    assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
-    const which = { _tag: "UserRef", userRef: "v" } as const;
-    assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
-    assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
-  }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
-});
-
-it.live("an erasure of many chats completes even though more are created meanwhile", () => {
-  const options = optionsOf(freshSchema());
-  return Effect.gen(function* () {
-    const chatbot = yield* registerChatbot;
-    const pools = yield* makePools({ ...options, maxConnections: 6 });
-    const store = yield* ChatStore;
-    const chat = { name: null, userRef: "u", helloMessage: null };
-    const create = store.createChat(chatbot, chat, null);
-    const erasureSession = Effect.map(pools.erasureSession, (session): Session => ({
-      ...session,
-      transaction: (tenant, effect) =>
-        Effect.tap(session.transaction(tenant, effect), () => Effect.orDie(create)),
-    }));
-    const archive = archiveOf({ ...pools, erasureSession });
-    const later = new Date("2100-01-01");
-    for (const which of [
-      { _tag: "UserRef", userRef: "u" },
-      { _tag: "IdleSince", limit: later },
-    ] as const) {
-      yield* Effect.repeat(create, { times: 2 });
-      const { total } = yield* store.listChats(chatbot, defaultChatQuery);
-      assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
+      const { erase } = yield* archiveWith(schema, ({ query }) => ({
+        query: <Row extends object>(...statement: Parameters<Session["query"]>) =>
+          Effect.andThen(
+            Effect.when(
+              Effect.orDie(writers),
+              Effect.succeed(/^select count.*idempotency_key/s.test(statement[1])),
+            ),
+            query<Row>(...statement),
+          ),
+      }));
+      assert.strictEqual(yield* erase(chatbot, ofUser, "test"), 0);
+      assert.strictEqual(yield* erase(chatbot, { _tag: "UserRef", userRef: "v" }, "test"), 1);
       assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
-    }
-  }).pipe(Effect.timeout("10 seconds"), Effect.provide(layerPostgres(options)), Effect.scoped);
-});
+    }),
+  ),
+);
+
+it.live("an erasure of many chats completes even though more are created meanwhile", () =>
+  inSchema(
+    Effect.fnUntraced(function* (_, schema) {
+      const chatbot = yield* registerChatbot;
+      const store = yield* ChatStore;
+      const create = store.createChat(chatbot, { ...bare, userRef: "u" }, null);
+      const { erase } = yield* archiveWith(schema, ({ transaction }) => ({
+        transaction: (...values) => Effect.tap(transaction(...values), () => Effect.orDie(create)),
+      }));
+      for (const which of [
+        { _tag: "UserRef", userRef: "u" },
+        { _tag: "IdleSince", limit: new Date("2100-01-01") },
+      ] as const) {
+        yield* Effect.repeat(create, { times: 2 });
+        const { total } = yield* store.listChats(chatbot, defaultChatQuery);
+        assert.strictEqual(yield* erase(chatbot, which, "test"), total);
+        assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
+      }
+    }, Effect.timeout("10 seconds")),
+  ),
+);
 
 /** Counts the rows in all tables that contain the string. */
 const occurrences = Effect.fnUntraced(function* (
