@@ -50,14 +50,6 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 ) {
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(pools, appendStatement);
 
-  const readStopped = (chatbot: number, turn: string, key: string) =>
-    toStorageUnavailable(
-      Effect.map(
-        pools.writes.query(chatbot, stoppedKey, [chatbot, key, turn]),
-        (rows) => rows.length > 0,
-      ),
-    );
-
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, visitor = null }: Turn,
     entry: NewEntry,
@@ -65,9 +57,10 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, isClaimed: true };
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) {
-      const isStopped =
-        idempotencyKey !== null && (yield* readStopped(chatbot, id, idempotencyKey.key));
-      return yield* isStopped ? new AnswerStopped() : new TurnLost();
+      // The turn does not hold its key any more.
+      const values = [chatbot, idempotencyKey!.key, id];
+      const rows = yield* toStorageUnavailable(pools.writes.query(chatbot, stoppedKey, values));
+      return yield* rows.length > 0 ? new AnswerStopped() : new TurnLost();
     }
     const { createTime, entryId, id: chatId } = newChat;
     const { answer, flagged, moderation, question } = entry;
@@ -77,8 +70,9 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
-   * the length of a lease, but not for longer than a store call if PostgreSQL grants no connection. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
-   * so that no later attempt stores the entry again.
+   * the length of a lease, but not for longer than a store call if PostgreSQL grants no connection. An attempt with an
+   * unknown outcome may have stored the entry. If so, it also ended the turn, so that no later attempt stores the entry
+   * again.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
