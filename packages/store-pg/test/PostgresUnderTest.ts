@@ -5,9 +5,9 @@ import * as PgClient from "@effect/sql-pg/PgClient";
 import { storeUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { quoteName } from "../src/connections/PgParams.ts";
-import { grantsTo } from "./grants.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
+import { readFileSync } from "node:fs";
 import { inject } from "vitest";
 
 declare module "vitest" {
@@ -36,6 +36,18 @@ export const granted = () => ({ url: Redacted.make(inject("roleUrls").server) })
 /** The URL at which the tables' owner connects to the database in the options. */
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
+
+/** Returns the documented statements that grant a server's role its privileges on a schema. */
+const grantsTo = (role: string, schema: string): ReadonlyArray<string> => {
+  const page = readFileSync(new URL("../../../docs/operations.md", import.meta.url), "utf8");
+  const [, block] = /```sql\n(grant usage on schema parley to [^`]*)```/.exec(page)!;
+  return block!
+    .replaceAll("parley_server", role)
+    .replaceAll("parley.", `${quoteName(schema)}.`)
+    .replaceAll("schema parley", `schema ${quoteName(schema)}`)
+    .split(/;$/m)
+    .filter((statement) => statement.trim() !== "");
+};
 
 /** The store. For the role of {@link granted}, the owner first migrates the schema and grants the role its privileges. */
 export const layerStore = (options: PostgresOptions) =>

@@ -3,7 +3,21 @@ import { Deferred, Effect, Exit, Fiber, References, Scope } from "effect";
 import { withDeadline } from "../../src/connections/Deadlines.ts";
 import { makeWriteBatcher } from "../../src/writes/WriteBatcher.ts";
 
-const options = { maxWriters: 1, maxItems: 10 };
+/** A batcher whose batches wait until `open` runs; its batches so far, and the request whose log fields each had. */
+const makeGated = Effect.gen(function* () {
+  const gate = yield* Deferred.make<void>();
+  const [batches, requests]: [Array<ReadonlyArray<number>>, Array<unknown>] = [[], []];
+  const write = yield* makeWriteBatcher(
+    (_, items: ReadonlyArray<number>) =>
+      Effect.flatMap(References.CurrentLogAnnotations, ({ requestId }) => {
+        batches.push(items);
+        requests.push(requestId);
+        return Effect.as(Deferred.await(gate), items);
+      }),
+    { maxWriters: 1, maxItems: 10 },
+  );
+  return { batches, requests, write, open: Deferred.succeed(gate, undefined) };
+});
 
 /** Starts a write, and lets it join its lane. */
 const begin = <A, E>(write: Effect.Effect<A, E>) =>
@@ -11,21 +25,12 @@ const begin = <A, E>(write: Effect.Effect<A, E>) =>
 
 it.live("a write that an earlier request's writer sends has its own request's log fields", () =>
   Effect.gen(function* () {
-    const requests: Array<unknown> = [];
-    const open = yield* Deferred.make<void>();
-    const write = yield* makeWriteBatcher(
-      (_, items: ReadonlyArray<number>) =>
-        Effect.flatMap(References.CurrentLogAnnotations, ({ requestId }) => {
-          requests.push(requestId);
-          return Effect.as(Deferred.await(open), items);
-        }),
-      options,
-    );
+    const { open, requests, write } = yield* makeGated;
     const writes = [
       yield* begin(Effect.annotateLogs(write(0, 1), "requestId", "a")),
       yield* begin(Effect.annotateLogs(write(0, 2), "requestId", "b")),
     ];
-    yield* Deferred.succeed(open, undefined);
+    yield* open;
     yield* Fiber.joinAll(writes);
     assert.deepStrictEqual(requests, ["a", "b"]);
   }).pipe(Effect.scoped),
@@ -33,12 +38,7 @@ it.live("a write that an earlier request's writer sends has its own request's lo
 
 it.live("an item fails when it times out, whether it is queued or in flight", () =>
   Effect.gen(function* () {
-    const writes: Array<ReadonlyArray<number>> = [];
-    const open = yield* Deferred.make<void>();
-    const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
-      writes.push(items);
-      return items.includes(1) ? Effect.as(Deferred.await(open), items) : Effect.succeed(items);
-    }, options);
+    const { batches, open, write } = yield* makeGated;
     const early = [
       yield* begin(Effect.flip(withDeadline(50)(write(0, 1)))),
       yield* begin(Effect.flip(withDeadline(50)(write(0, 2)))),
@@ -46,9 +46,9 @@ it.live("an item fails when it times out, whether it is queued or in flight", ()
     const tags = (yield* Fiber.joinAll(early)).map(({ _tag }) => _tag);
     assert.deepStrictEqual(tags, ["StorageUnavailable", "Overloaded"]);
     const next = yield* begin(write(0, 3));
-    yield* Deferred.succeed(open, undefined);
+    yield* open;
     assert.strictEqual(yield* Fiber.join(next), 3);
-    assert.deepStrictEqual(writes, [[1], [3]]);
+    assert.deepStrictEqual(batches, [[1], [3]]);
   }).pipe(Effect.scoped),
 );
 
@@ -56,35 +56,26 @@ it.live(
   "an interruption removes an item that is still queued, but waits for a write in flight to end",
   () =>
     Effect.gen(function* () {
-      const writes: Array<ReadonlyArray<number>> = [];
-      const open = yield* Deferred.make<void>();
-      const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
-        writes.push(items);
-        return Effect.as(Deferred.await(open), items);
-      }, options);
+      const { batches, open, write } = yield* makeGated;
       const inFlight = yield* begin(write(0, 1));
-      const waitingWrite = yield* begin(write(0, 2));
-      yield* Fiber.interrupt(waitingWrite);
+      yield* Fiber.interrupt(yield* begin(write(0, 2)));
       const interruption = yield* begin(Fiber.interrupt(inFlight));
       yield* Effect.yieldNow;
       assert.isUndefined(inFlight.pollUnsafe());
-      yield* Deferred.succeed(open, undefined);
+      yield* open;
       yield* Fiber.join(interruption);
-      assert.deepStrictEqual(writes, [[1]]);
+      assert.deepStrictEqual(batches, [[1]]);
     }).pipe(Effect.scoped),
 );
 
 it.effect("a batcher whose scope has closed interrupts a write instead of leaving it waiting", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
-    const write = yield* makeWriteBatcher(
-      (_, items: ReadonlyArray<number>) => Effect.succeed(items),
-      options,
-    ).pipe(Scope.provide(scope));
+    const { open, write } = yield* Scope.provide(makeGated, scope);
+    yield* open;
     const first = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
     yield* Scope.close(scope, Exit.void);
     assert.strictEqual(yield* Fiber.join(first), 1);
-    const late = yield* Effect.exit(write(0, 2));
-    assert.isTrue(Exit.hasInterrupts(late));
+    assert.isTrue(Exit.hasInterrupts(yield* Effect.exit(write(0, 2))));
   }),
 );
