@@ -1,17 +1,16 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, defaultChatQuery } from "@parley/core";
+import { defaultSettings } from "@parley/core";
 import {
   ChatbotId,
-  ChatId,
+  type ChatId,
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
   TurnStore,
-  type ArchiveRecord,
 } from "@parley/core/ports";
 import { registerChatbot, rowsChecks } from "@parley/core/testing";
 import { layerMemory, layerMemoryOf, layerMemoryWith, makeMemory } from "@parley/store-memory";
-import { Effect, Exit, Scheduler, Stream } from "effect";
+import { Effect } from "effect";
 import { TestClock } from "effect/testing";
 import { inspect } from "node:util";
 import { makeRows } from "../src/MemoryRows.ts";
@@ -66,36 +65,6 @@ it.effect("a later process does not reuse the turn ids of an earlier one", () =>
     );
     assert.notStrictEqual(ids[0], ids[1]);
   }),
-);
-
-it.effect(
-  "no chat is created in the middle of an import, no matter when the import's fiber yields",
-  () =>
-    Effect.gen(function* () {
-      const chats = yield* ChatStore;
-      const archive = yield* ChatArchive;
-      for (let n = 1; n <= 300; n++) {
-        const chatbot = yield* registerChatbot;
-        const createTime = new Date(0);
-        const record: ArchiveRecord = {
-          _tag: "Chat",
-          chat: { ...bare, id: ChatId.make(n), createTime },
-        };
-        const [imported] = yield* Effect.all(
-          [
-            Effect.exit(archive.import(chatbot, Stream.make(record), "somebody")),
-            chats.createChat(chatbot, bare, null),
-          ],
-          { concurrency: 2 },
-        ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + (n % 100)));
-        const { items } = yield* chats.listChats(chatbot, defaultChatQuery);
-        const ids = new Set(items.map(({ id }) => id));
-        assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
-        assert.strictEqual(items.length, ids.size);
-        // The imported chat is the older of the two.
-        if (ids.size === 2) assert.isTrue(ids.has(ChatId.make(n)) && items[1]!.id === n);
-      }
-    }).pipe(Effect.provide(layerMemory)),
 );
 
 it.effect(
