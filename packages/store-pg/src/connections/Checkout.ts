@@ -48,7 +48,7 @@ export interface CheckoutOptions {
   readonly silentAfter: number;
   /** Whether interruption cancels the work. If not, it waits for the work to end, so that no transaction stays open. */
   readonly cancels: boolean;
-  /** Grants connections to tenants in rotation. By default, work gets connections in order of arrival. */
+  /** Grants connections to tenants in rotation. Without slots, requests share the connections, in order of arrival. */
   readonly slots?: RoundRobin<Tenant>;
 }
 

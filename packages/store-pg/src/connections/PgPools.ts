@@ -58,12 +58,15 @@ const currentUrl = ({ readUrl, url }: PoolOptions): Redacted.Redacted => {
   return typeof current === "string" ? (transportOf(url) as Transport).url : current.url;
 };
 
-/** A pooler rejects or drops `settings`. They are `null` if nobody knows yet whether there is a pooler. */
+/**
+ * A pooler rejects or drops `settings`. They are `null` if nobody knows yet whether there is a pooler. With `multiplex`,
+ * requests share a connection, on which the driver cannot cancel a statement.
+ */
 const configOf = (
   options: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>> | null,
-  more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
+  multiplex = false,
 ): PgPool.Config => {
   const { authorities, schema } = options;
   const transport = transportOf(options.url) as Transport;
@@ -89,7 +92,8 @@ const configOf = (
     keepAlive: "10 seconds",
     // The driver's default of 16 MiB would make an entry with more text unreadable. PostgreSQL sends at most 1 GiB.
     maxMessageSize: 2 ** 30,
-    ...more,
+    multiplex,
+    multiplexConcurrency: 32,
     // Behind a pooler, `checkDatabase` checks the role's settings instead.
     startupParameters: !isDirect
       ? {}
@@ -135,13 +139,13 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const { database, isPooler, tls } = transportOf(options.url) as Transport;
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
-    config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
     settings: Readonly<Record<string, string>>,
     checkouts: CheckoutOptions,
   ) {
     // The pool closes idle connections itself.
     const startup = { idle_session_timeout: "0", ...idle, ...settings };
-    const pool = yield* PgPool.make(configOf(options, checkouts.size, startup, config)).pipe(
+    const isShared = checkouts.slots === undefined;
+    const pool = yield* PgPool.make(configOf(options, checkouts.size, startup, isShared)).pipe(
       Scope.provide(scope),
     );
     return yield* makeTenantPool(pool, state, tls, checkouts);
@@ -159,18 +163,12 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     silentAfter: deadlines.silence,
     cancels: false,
   };
-  const reads = yield* makePool({ multiplex: true, multiplexConcurrency: 32 }, quickSettings, {
-    name: "reads",
-    size: readers,
-    ...quickCheckouts,
-  });
+  const reads = yield* makePool(quickSettings, { name: "reads", size: readers, ...quickCheckouts });
   const writes = yield* makePool(
-    { multiplex: false },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
-    { multiplex: false },
     // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
     // PostgreSQL would have to recheck whole pages.
     {
@@ -188,9 +186,8 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       slots: makeRoundRobin(bulkReaders),
     },
   );
-  // The driver cannot cancel a statement on a pipelining connection.
   const connectWith = (settings: Readonly<Record<string, string>>) =>
-    tls.withFallback(PgConnection.make(configOf(options, 1, settings, { multiplex: false })));
+    tls.withFallback(PgConnection.make(configOf(options, 1, settings)));
   const openSession = (settings: Readonly<Record<string, string>>) =>
     Effect.map(
       connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
