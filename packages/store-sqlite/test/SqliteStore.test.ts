@@ -32,6 +32,23 @@ const filesWithSecret = (store: string) =>
     (name) => name.startsWith(store) && readFileSync(path(name)).includes(secret),
   );
 
+/** Takes a turn. Fails if the turn is not free. */
+const takeFree = Effect.fnUntraced(function* (
+  ...request: Parameters<TurnStore["Service"]["take"]>
+) {
+  const result = yield* TurnStore.use((turns) => turns.take(...request));
+  return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
+});
+
+/** Returns the entry of an answer with this text in all of its fields. */
+const entryOf = (text: string) => ({
+  question: text,
+  answer: text,
+  moderation: "none",
+  flagged: false,
+  usage: null,
+});
+
 /** Returns why the file cannot be opened. */
 const refusal = (file: string) =>
   Effect.flip(Layer.build(sqlite(file))).pipe(
@@ -80,20 +97,11 @@ it.effect("erasing a user's chats leaves none of the user's text in the file or 
   Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
     const turns = yield* TurnStore;
-    const take = Effect.fnUntraced(function* (chat: ChatId | null, name: string) {
-      const key = { key: `${name}\n${secret}`, fingerprint: "f" };
-      const result = yield* turns.take(chatbot, chat, key, secret);
-      return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
-    });
+    const take = (chat: ChatId | null, name: string) =>
+      takeFree(chatbot, chat, { key: `${name}\n${secret}`, fingerprint: "f" }, secret);
     const texts = { name: secret, userRef: secret, helloMessage: secret };
     const { chat } = yield* ChatStore.use((store) => store.createChat(chatbot, texts, null));
-    yield* turns.append(yield* take(chat.id, "answered"), {
-      question: secret,
-      answer: secret,
-      moderation: "none",
-      flagged: false,
-      usage: null,
-    });
+    yield* turns.append(yield* take(chat.id, "answered"), entryOf(secret));
     yield* turns.release(yield* take(null, "failed"));
     yield* take(null, "in progress");
     assert.isNotEmpty(filesWithSecret("erased"));
@@ -128,16 +136,8 @@ it.effect("rewriting the file removes the copies that SQLite left when it moved 
     for (let count = 0; count < 300; count++) {
       const { id, marker } = chats[random(chats.length)]!;
       // The text repeats the marker, so that the test also finds a part of it.
-      const text = () => marker.repeat(10 + random(60));
-      const result = yield* turns.take(chatbot, id, null);
-      if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
-      yield* turns.append(result.turn, {
-        question: text(),
-        answer: text(),
-        moderation: "none",
-        flagged: false,
-        usage: null,
-      });
+      const text = marker.repeat(10 + random(60));
+      yield* turns.append(yield* takeFree(chatbot, id, null), entryOf(text));
     }
     const erasedMarkers: Array<string> = [];
     const erase = Effect.fnUntraced(function* (which: Erasable, markers: ReadonlyArray<string>) {
@@ -214,12 +214,9 @@ it.effect("a call that only reads does not wait for another process that is writ
 it.effect("what a key spent on earlier days is deleted when it spends again", () =>
   Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
-    const spend = TurnStore.use((turns) =>
-      Effect.flatMap(turns.take(chatbot, null, null), (taken) =>
-        taken._tag === "TurnTaken"
-          ? turns.release(taken.turn, { apiKeyId: "k", tokens: 7 })
-          : Effect.die("the turn is not free"),
-      ),
+    const { release } = yield* TurnStore;
+    const spend = Effect.flatMap(takeFree(chatbot, null, null), (turn) =>
+      release(turn, { apiKeyId: "k", tokens: 7 }),
     );
     yield* spend;
     yield* TestClock.adjust("1 day");
