@@ -17,7 +17,12 @@ import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
 import { describeFailure, transportOf } from "./connections/DatabaseAddress.ts";
 import { cannotBeUsed, PostgresUnusable } from "./connections/PgErrors.ts";
-import { detectPooler, makeMigrationClient, makePools } from "./connections/PgPools.ts";
+import {
+  detectPooler,
+  makeMigrationClient,
+  makePools,
+  type PgPools,
+} from "./connections/PgPools.ts";
 import { checkDatabase } from "./connections/ServerChecks.ts";
 import * as Migrator from "./migrations/Migrator.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
@@ -143,6 +148,14 @@ export const inspectPostgres = (
     }),
   );
 
+/** The ports for which a round trip for each verb of the rules would be too slow. */
+export const makeHotPorts = Effect.fnUntraced(function* (pools: PgPools) {
+  const creation = yield* makeChatCreation(pools);
+  const turns = yield* makeTurnStore(pools, creation);
+  const [listChats, listEntries] = [makeListChats(pools), makeListEntries(pools)];
+  return { chats: { createChat: creation.createChat, listChats, listEntries }, turns };
+});
+
 /** A store in a PostgreSQL database (version 15 or later). Building the layer first brings the schema up to date. */
 export const layerPostgres = (
   options: PostgresOptions,
@@ -156,12 +169,7 @@ export const layerPostgres = (
         for (const warning of yield* pools.examine({ starts: true }))
           yield* Effect.logWarning(warning);
       }
-      const creation = yield* makeChatCreation(pools);
-      const { createChat } = creation;
-      const [listChats, listEntries] = [makeListChats(pools), makeListEntries(pools)];
-      const chats = { createChat, listChats, listEntries };
-      const turns = yield* makeTurnStore(pools, creation);
-      return storeOf(makeRows(pools), { chats, turns }).pipe(
+      return storeOf(makeRows(pools), yield* makeHotPorts(pools)).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),

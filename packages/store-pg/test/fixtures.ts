@@ -10,12 +10,9 @@ import {
   TurnStore,
 } from "@parley/core/ports";
 import { Context, Effect } from "effect";
-import { makeChatCreation } from "../src/chats/ChatCreation.ts";
-import { makeListChats } from "../src/chats/ChatListing.ts";
-import { makeListEntries } from "../src/chats/EntryListing.ts";
 import type { PgPools } from "../src/connections/PgPools.ts";
 import { makeRows } from "../src/PgRows.ts";
-import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
+import { makeHotPorts } from "../src/PgStore.ts";
 import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
 export const bare = { name: null, userRef: null, helloMessage: null };
@@ -31,15 +28,8 @@ export const entry = {
 export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
 
 /** Makes the parts of a store that use these pools. */
-export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
-  const creation = yield* makeChatCreation(pools);
-  return {
-    createChat: creation.createChat,
-    listChats: makeListChats(pools),
-    listEntries: makeListEntries(pools),
-    turns: yield* makeTurnStore(pools, creation),
-  };
-});
+export const makeStore = (pools: PgPools) =>
+  Effect.map(makeHotPorts(pools), ({ chats, turns }) => ({ ...chats, turns }));
 
 /** Makes the archive of a store that uses these pools. */
 export const archiveOf = (pools: PgPools): ChatArchive["Service"] =>

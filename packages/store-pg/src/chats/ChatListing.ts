@@ -116,27 +116,22 @@ const quickSortLimit = 1_000;
 
 export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
+    const quickly = (statement: Statement) => readQuickly<Row>(pools, chatbot, statement);
+    const inBulk = (statement: Statement) => readInBulk<Row>(pools, chatbot, statement);
     const direction = positionDirection(query.orderBy);
     const orderByText = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
-    if (isAll && direction !== undefined) {
-      return readQuickly<Row>(pools, chatbot, byPosition(chatbot, query, direction));
-    }
-    if (isAll && orderByText !== undefined) {
-      return readInBulk<Row>(pools, chatbot, byText(chatbot, query, orderByText));
-    }
+    if (isAll && direction !== undefined) return quickly(byPosition(chatbot, query, direction));
+    if (isAll && orderByText !== undefined) return inBulk(byText(chatbot, query, orderByText));
     const fullStatement = byFilter(chatbot, query);
-    if (query.id !== null) return readQuickly<Row>(pools, chatbot, fullStatement);
+    if (query.id !== null) return quickly(fullStatement);
     const limit = direction === undefined ? quickSortLimit : quickReadLimit;
     const isQuick = direction !== undefined || query.orderBy[0].field === "lastEntryTime";
     if (isSearch(query) || query.userRef === null || !isQuick || offsetOf(query) > limit) {
-      return readInBulk<Row>(pools, chatbot, fullStatement);
+      return inBulk(fullStatement);
     }
-    const cappedStatement = byFilter(chatbot, query, limit + 1);
-    return Effect.flatMap(readQuickly<Row>(pools, chatbot, cappedStatement), (rows) =>
-      rows[0]!.total! > limit
-        ? readInBulk<Row>(pools, chatbot, fullStatement)
-        : Effect.succeed(rows),
+    return Effect.flatMap(quickly(byFilter(chatbot, query, limit + 1)), (rows) =>
+      rows[0]!.total! > limit ? inBulk(fullStatement) : Effect.succeed(rows),
     ).pipe(withDeadline(deadlines.bulk));
   };
   return (chatbot, query) =>
