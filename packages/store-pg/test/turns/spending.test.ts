@@ -7,6 +7,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { Clock, Effect, Exit, Fiber } from "effect";
 import { SqlError } from "effect/sql";
 import { makePools } from "../../src/connections/PgPools.ts";
+import type { Session } from "../../src/connections/Session.ts";
 import { entry, inSchema, keyOf, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
@@ -24,29 +25,23 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 6 });
   const faults: Array<Fault> = [];
   const lateWrites: Array<Fiber.Fiber<unknown, unknown>> = [];
-  const failing =
-    <Args extends ReadonlyArray<never>, A>(
-      write: (...args: Args) => Effect.Effect<A, SqlError.SqlError>,
-    ) =>
-    (...args: Args) =>
-      Effect.suspend(() => {
-        const fault = faults.shift();
-        if (fault === undefined) return write(...args);
-        const reason = new SqlError.ConnectionError({
-          cause: new Error(fault),
-          ...(fault === "refused" && { operation: "connect" }),
-        });
-        const failure = Effect.fail(new SqlError.SqlError({ reason }));
-        if (fault === "request late") {
-          const lateWrite = Effect.delay(write(...args), "500 millis");
-          return Effect.flatMap(Effect.forkDetach(lateWrite), (fiber) => {
-            lateWrites.push(fiber);
-            return failure;
-          });
-        }
-        return fault === "response lost" ? Effect.andThen(write(...args), failure) : failure;
+  const query: Session["query"] = <Row extends object>(...args: Parameters<Session["query"]>) =>
+    Effect.suspend(() => {
+      const write = pools.writes.query<Row>(...args);
+      const fault = faults.shift();
+      if (fault === undefined) return write;
+      const reason = new SqlError.ConnectionError({
+        cause: new Error(fault),
+        ...(fault === "refused" && { operation: "connect" }),
       });
-  const query = failing(pools.writes.query as never) as typeof pools.writes.query;
+      const failure = Effect.fail(new SqlError.SqlError({ reason }));
+      if (fault === "request late")
+        return Effect.flatMap(Effect.forkDetach(Effect.delay(write, "500 millis")), (fiber) => {
+          lateWrites.push(fiber);
+          return failure;
+        });
+      return fault === "response lost" ? Effect.andThen(write, failure) : failure;
+    });
   const broken = { ...pools, writes: { ...pools.writes, query } };
   const { turns } = yield* makeStore(broken);
   return { chatbot: yield* registerChatbot, faults, lateWrites, turns };
