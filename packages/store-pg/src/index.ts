@@ -10,6 +10,6 @@ export {
   pendingSql,
   postgres,
   type Inspection,
-  type PostgresOptions,
   type PostgresSettings,
 } from "./PgStore.ts";
+export type { PostgresOptions } from "./PostgresOptions.ts";

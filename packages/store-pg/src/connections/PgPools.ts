@@ -20,7 +20,7 @@ import {
   type DedicatedSession,
   type Session,
 } from "./Session.ts";
-import type { PostgresOptions } from "../PgStore.ts";
+import type { PostgresOptions } from "../PostgresOptions.ts";
 import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 
 /** A session or connection that stays open until the scope closes. */
