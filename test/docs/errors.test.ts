@@ -37,7 +37,7 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["METADATA_TOO_LARGE", "The object is larger than 16 KiB."],
   [
     "METADATA_NOT_STORABLE",
-    "A string or key contains NUL or a lone surrogate, a number is too large, or the object is nested too deeply.",
+    "A string or key contains NUL or a lone surrogate, a number is too large, or the object has more than 100 levels.",
   ],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
   ["CHATS_DTO_SEARCH_NOT_STORABLE", notStorableInQuery],

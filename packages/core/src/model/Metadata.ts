@@ -7,8 +7,11 @@ import type { Metadata } from "./Entry.ts";
 /** The maximum size of an entry's metadata, as JSON text in UTF-8. */
 const metadataBytes = 16 * 1024;
 
-/** Whether `JSON` keeps the value as it is, and every store its strings. */
-const isStorable = (value: unknown): boolean => {
+/** The maximum nesting of an entry's metadata. Much deeper values overflow the stack of some readers, which copy them. */
+const metadataLevels = 100;
+
+/** Whether `JSON` keeps the value as it is, every store keeps its strings, and it has at most so many levels. */
+const isStorable = (value: unknown, levels: number): boolean => {
   switch (typeof value) {
     case "string":
       return value.isWellFormed() && !value.includes("\0");
@@ -18,10 +21,13 @@ const isStorable = (value: unknown): boolean => {
       return true;
     case "object":
       if (value === null) return true;
-      if (Array.isArray(value)) return value.every(isStorable);
+      if (levels === 0) return false;
+      if (Array.isArray(value)) return value.every((item) => isStorable(item, levels - 1));
       return (
         [Object.prototype, null].includes(Object.getPrototypeOf(value)) &&
-        Object.entries(value).every(([name, item]) => isStorable(name) && isStorable(item))
+        Object.entries(value)
+          .flat()
+          .every((item) => isStorable(item, levels - 1))
       );
     default:
       return false;
@@ -32,15 +38,10 @@ const isStorable = (value: unknown): boolean => {
 export const metadataProblem = (value: unknown): string | null => {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return "is not an object";
-  try {
-    if (!isStorable(value))
-      return "contains a value that JSON cannot keep, NUL or a lone surrogate";
-    const { length } = new TextEncoder().encode(JSON.stringify(value));
-    return length > metadataBytes ? `has more than ${metadataBytes} bytes as JSON` : null;
-  } catch {
-    // The recursion has overflowed the stack.
-    return "is nested too deeply";
-  }
+  if (!isStorable(value, metadataLevels))
+    return `contains a value that JSON cannot keep, NUL or a lone surrogate, or has more than ${metadataLevels} levels`;
+  const { length } = new TextEncoder().encode(JSON.stringify(value));
+  return length > metadataBytes ? `has more than ${metadataBytes} bytes as JSON` : null;
 };
 
 /** The metadata of an entry. */

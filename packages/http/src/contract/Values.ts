@@ -69,7 +69,7 @@ export const PostEntryBody = Schema.Struct({
     Schema.Unknown.check(
       metadataCheck("NOT_OBJECT", /^is not/),
       metadataCheck("TOO_LARGE", /^has more/),
-      metadataCheck("NOT_STORABLE", /^(contains|is nested)/),
+      metadataCheck("NOT_STORABLE", /^contains/),
     ),
   ),
 }).annotate({

@@ -194,6 +194,7 @@ export const changes = (server: Server): void => {
     for (const [text, metadata] of [
       ...clean.map((text) => [text, { [text]: [text, null, 1.5, true] }] as const),
       ["😀".repeat(10_000), { b: 1, a: { d: [], c: "é".repeat(8_174) } }],
+      ["t", { a: JSON.parse("[".repeat(99) + "]".repeat(99)) }],
       ["t", {}],
       ["t", null],
       ["t", undefined],

@@ -159,7 +159,10 @@ export const invalid = (server: Server): void => {
           ]),
         ),
         [{ text: "t", metadata: { a: "é".repeat(8_189) } }, "metadata"],
-        [`{"text":"t","metadata":{"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}}`, "metadata"],
+        ...[100, 2_000, 20_000].map((levels): Row => [
+          `{"text":"t","metadata":{"a":${"[".repeat(levels)}${"]".repeat(levels)}}}`,
+          "metadata",
+        ]),
         ...keys({ metadata: 1 }, "metadata text"),
       ],
     ],
