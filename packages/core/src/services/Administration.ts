@@ -6,6 +6,7 @@ import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } fro
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   admitsAnonymous,
+  defaultScopes,
   generateKey,
   hashKey,
   KeyBounds,
@@ -288,7 +289,7 @@ const checkFields = makeCheck(
 
 const checkKey = Effect.fnUntraced(function* (
   { hash: _, id: _id, ...change }: KeyChange & Partial<KeyRecord>,
-  current: Partial<KeyBounds> = {},
+  current: Partial<KeyRecord> = {},
 ) {
   yield* checkFields(change);
   const key = { ...current, ...change };
@@ -301,6 +302,13 @@ const checkKey = Effect.fnUntraced(function* (
   const field = origins.length > 0 ? "origins" : "visitorRatePerMinute";
   if (key.signingSecret == null && (origins.length > 0 || visitorRatePerMinute !== null))
     return yield* invalid(field, `${field} has no effect on a key without visitors`);
+  const { scopes = defaultScopes } = key;
+  const hasWidget = key.origins !== undefined && key.origins.length > 0;
+  if (hasWidget && !defaultScopes.every((scope) => scopes.includes(scope)))
+    return yield* invalid(
+      "scopes",
+      `A widget reads and creates chats and asks in them, so scopes must list ${defaultScopes.join(", ")}`,
+    );
 });
 
 const invalid = (field: string, reason: string) =>

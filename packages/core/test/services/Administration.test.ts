@@ -21,6 +21,8 @@ it.effect(
       const administration = yield* Administration;
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
       const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
+      const widget = { scopes, visitors: true, origins: ["https://shop.example"] };
+      const { id: widgetKey } = yield* administration.createKey(id, widget, "ann");
       const lines = yield* administration.audit(100);
       const change = (settings: Partial<ChatbotSettings>, actor = "ann") =>
         administration.changeChatbot(id, { settings }, actor);
@@ -54,6 +56,8 @@ it.effect(
         administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
         administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
         administration.person("\0"),
+        administration.createKey(id, { ...widget, scopes: ["read", "ask", "delete"] }, "ann"),
+        administration.changeKey(id, widgetKey, { scopes: ["read"] }, "ann"),
         // The key signs no visitor tokens.
         ...[{ origins: ["https://shop.example"] }, { visitorRatePerMinute: 10 }].flatMap(
           (fields) => [

@@ -90,12 +90,13 @@ const scopesFlag = Flag.String("scopes").pipe(
   ),
 );
 
-/** The flags of bounds and, as `visitors`, of the signing secret. Errors name the flag where the core names the field. */
+/** The flags of scopes, bounds and, as `visitors`, the signing secret. Errors name the flag where the core names the field. */
 const flagNames = {
   ratePerMinute: "rate",
   visitorRatePerMinute: "visitor-rate",
   tokensPerDay: "budget",
   origins: "origins",
+  scopes: "scopes",
   visitors: "visitors",
 } as const;
 
@@ -216,11 +217,6 @@ const create = makeCommand("create", {
       return yield* usageError(
         "A widget needs --origins.",
         "only pages at these origins can show it.",
-      );
-    if (widget && !defaultScopes.every((scope) => scopes.includes(scope)))
-      return yield* usageError(
-        `A widget reads and creates chats and asks in them, so --scopes must list ${defaultScopes.join(", ")}.`,
-        "without --scopes, a new key has these three.",
       );
     if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url)))
       return yield* usageError(
