@@ -1,7 +1,14 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import { StoreState, storeOf, textOf, type Store, type StorePorts } from "@parley/core/ports";
+import {
+  optionsOf,
+  StoreState,
+  storeOf,
+  textOf,
+  type Store,
+  type StorePorts,
+} from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeRows } from "./PgRows.ts";
