@@ -352,54 +352,83 @@ it.live(
 );
 
 it.live(
-  "what a visitor does to another visitor's row has the outcome, and runs the statements, of the same on a missing row",
+  "an operation on another tenant's row has the outcome, and runs the statements, of one on a missing row",
   () =>
     inSchema(
       Effect.fnUntraced(function* (_, schema) {
-        const ours = yield* registerChatbot;
+        const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
         const statements: Array<string> = [];
-        const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 7 });
         const { createChat, listChats, listEntries, turns } = yield* makeStore(
-          changeStatements(pools, (text) => (statements.push(text), text)),
+          changeStatements(
+            yield* makePools({ ...optionsOf(schema), maxConnections: 7 }),
+            (text) => (statements.push(text), text),
+          ),
         );
-        const ownChat = (yield* createChat(ours, { ...chat, userRef: "we" }, null)).chat.id;
-        const foreign = { ...chat, name: "Zugspitze", userRef: "they" };
-        const { id } = (yield* createChat(ours, foreign, null)).chat;
-        const taken = yield* turns.take(ours, id, null);
-        assert(taken._tag === "TurnTaken");
-        const answer = yield* turns.append(taken.turn, entry);
-        const orderBy = [{ field: "answer", descending: true }] as const;
-        const operations = (
-          chatId: ChatId,
-          entryId: number,
-          search: string,
-        ): ReadonlyArray<() => Effect.Effect<unknown, { readonly _tag: string }>> => [
-          ...[{}, { id: entryId }, { orderBy }].map(
-            (query) => () => listEntries(ours, chatId, { ...defaultEntryQuery, ...query }, "we"),
-          ),
-          () => listEntries(ours, ownChat, { ...defaultEntryQuery, id: entryId }, "we"),
-          ...[{ id: chatId }, { search }].map(
-            (query) => () => listChats(ours, { ...defaultChatQuery, userRef: "we", ...query }),
-          ),
-          () => turns.take(ours, chatId, null, "we"),
-          () => turns.take(ours, chatId, keyOf("elsewhere"), "we"),
-        ];
-        const missing = operations(9007199254740990 as ChatId, 9007199254740989, "Watzmanns");
-        for (const [n, operation] of operations(id, answer.id, foreign.name).entries()) {
-          const outcomes = [];
-          for (const each of [operation, missing[n]!]) {
-            statements.length = 0;
-            const outcome = yield* Effect.match(each(), {
-              onFailure: ({ _tag }) => _tag,
-              onSuccess: (value) => value,
-            });
-            outcomes.push([
-              serialize(outcome),
-              statements.filter((text) => !text.startsWith("\ndelete from idempotency_key")),
-            ]);
+        // Another chatbot's rows, and those of another visitor of the same chatbot.
+        for (const [owner, visitor] of [
+          [theirs, null],
+          [ours, "we"],
+        ] as const) {
+          const ourChat = (yield* createChat(ours, { ...chat, userRef: "we" }, null)).chat.id;
+          const foreign = { ...chat, name: "Zugspitze", userRef: "they" };
+          const [creation, ask] = [`creation ${visitor}`, `ask ${visitor}`];
+          const { id } = (yield* createChat(owner, foreign, keyOf(creation))).chat;
+          const turn = yield* turns.take(owner, id, keyOf(ask));
+          assert(turn._tag === "TurnTaken");
+          const answer = yield* turns.append(turn.turn, entry);
+          const operations = (
+            chatId: ChatId,
+            entryId: number,
+            [created, asked, userRef, search]: ReadonlyArray<string>,
+          ): ReadonlyArray<() => Effect.Effect<unknown, { readonly _tag: string }>> => [
+            ...[
+              {},
+              { id: entryId },
+              { orderBy: [{ field: "answer", descending: true }] as const },
+            ].map(
+              (query) => () =>
+                listEntries(ours, chatId, { ...defaultEntryQuery, ...query }, visitor),
+            ),
+            () => listEntries(ours, ourChat, { ...defaultEntryQuery, id: entryId }, visitor),
+            ...[
+              { id: chatId },
+              { search: search! },
+              ...(visitor === null
+                ? [{ userRef: userRef! }, { userRef: userRef!, search: search! }]
+                : []),
+            ].map(
+              (query) => () => listChats(ours, { ...defaultChatQuery, userRef: visitor, ...query }),
+            ),
+            () => turns.take(ours, chatId, null, visitor),
+            () => turns.take(ours, chatId, keyOf("elsewhere"), visitor),
+            ...(visitor === null
+              ? [
+                  () => createChat(ours, chat, keyOf(created!)),
+                  () => turns.take(ours, null, keyOf(asked!)),
+                ]
+              : []),
+          ];
+          const missing = [9007199254740990 as ChatId, 9007199254740989] as const;
+          const others = operations(...missing, ["new", "newer", "nobody", "Watzmanns"]);
+          const texts = [creation, ask, "they", foreign.name];
+          for (const [n, operation] of operations(id, answer.id, texts).entries()) {
+            const outcomes = [];
+            for (const each of [operation, others[n]!]) {
+              statements.length = 0;
+              const outcome = serialize(
+                yield* Effect.match(each(), {
+                  onFailure: ({ _tag }) => _tag,
+                  onSuccess: (value) => value,
+                }),
+              );
+              outcomes.push([
+                outcome,
+                statements.filter((text) => !text.startsWith("delete from idempotency_key")),
+              ]);
+            }
+            assert.deepStrictEqual(outcomes[0], outcomes[1]);
+            assert.isNotEmpty(outcomes[0]![1], `operation ${n}`);
           }
-          assert.deepStrictEqual(outcomes[0], outcomes[1]);
-          assert.isNotEmpty(outcomes[0]![1], `operation ${n}`);
         }
       }),
     ),

@@ -53,5 +53,10 @@ export const watchAvailability = (
     if (Exit.isSuccess(exit)) return yield* Effect.logInfo("The database is available again");
     const line = Effect.logError("The database is unavailable");
     yield* Effect.annotateLogs(line, "reason", describeCause(Cause.squash(exit.cause)));
-  }).pipe(Effect.repeat(Schedule.spaced("1 second")), Effect.forkScoped);
+  }).pipe(
+    // The watch is also what ends a refusal of writes, so nothing may end it.
+    Effect.catchCause((cause) => Effect.logError("Unexpected error in a probe", cause)),
+    Effect.repeat(Schedule.spaced("1 second")),
+    Effect.forkScoped,
+  );
 };

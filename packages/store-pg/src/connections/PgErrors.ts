@@ -105,7 +105,7 @@ export const toChatbotNotFound =
       () => Effect.fail(new ChatbotNotFound({ chatbot })),
     );
 
-/** As `Effect.retry`, which prepares its schedule beforehand; this costs nothing unless the work fails. */
+/** Repeats the work at once, and then as the schedule says, which `Effect.retry` would prepare even for success. */
 export const retry = <A, E, R>(
   work: Effect.Effect<A, E, R>,
   options: {
