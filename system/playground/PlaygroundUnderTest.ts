@@ -65,6 +65,8 @@ export const tangles: Readonly<Record<string, string>> = {
   "lines without letters": "1  \n".repeat(16_000),
   "empty items": "+\n".repeat(24_000),
   formulas: "$a$ ".repeat(16_000),
+  footnotes: "[^1]: a\n".repeat(12_000),
+  "some footnotes": "[^1]: a\n".repeat(290),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };
 

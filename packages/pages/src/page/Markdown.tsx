@@ -73,6 +73,9 @@ const maxDepth = 20;
 const maxWork = 1e9;
 /** Browsers take seconds to draw thousands of accents on one letter. */
 const manyAccents = /\p{M}{1000}/u;
+const footnoteOrBlankLine = /\n(?:\[\^[^\]\n]+\]:|[ \t]*\n)/;
+/** The lexer copies the rest of the text for each. */
+const maxFootnotes = 300;
 /** At each character of a word before an `@`, the lexer looks for an email address. */
 const longWord = /@(?<=[!-~]{1000}@)/;
 
@@ -81,6 +84,7 @@ const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
   manyAccents.test(text) ||
   longWord.test(text) ||
+  text.split("\n[^").length > maxFootnotes ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
   text.split(/\n[ \t]*\n/).some((block) => {
     const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);
@@ -109,9 +113,9 @@ class BoundedTokenizer extends Tokenizer {
   }
   // Footnotes below each other are a paragraph each.
   override paragraph(source: string) {
-    const token = super.paragraph(source);
-    const end = token?.raw.search(/\n {0,3}\[\^[^\]\n]+\]:/) ?? -1;
-    return end < 0 ? token : super.paragraph(source.slice(0, end + 1));
+    const end = source.search(footnoteOrBlankLine);
+    const isFootnote = end >= 0 && source.startsWith("[^", end + 1);
+    return super.paragraph(isFootnote ? source.slice(0, end + 1) : source);
   }
   // Marks in a formula are not emphasis, and its backslashes stay.
   override escape(source: string) {
