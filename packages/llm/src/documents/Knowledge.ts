@@ -113,13 +113,15 @@ export const readKnowledge = (
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-/** Builds an index of the given passages. The fiber lets other work run meanwhile, as a large folder takes seconds. */
+/** Builds an index of the given passages, and lets other work run meanwhile, as a large folder takes seconds. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const index = new SearchIndex();
-    yield* Effect.forEach(passages, (passage) => Effect.sync(() => index.add(passage)), {
-      discard: true,
-    });
+    for (const [at, passage] of passages.entries()) {
+      // About every ten milliseconds.
+      if (at % 100 === 99) yield* Effect.yieldNow;
+      index.add(passage);
+    }
     const search = (question: string, limit: number): ReadonlyArray<Passage> => {
       const ranking = index.search(question);
       const best = new Map<string, Passage>();
