@@ -21,7 +21,7 @@ import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore, type Turn } from "../ports/TurnStore.ts";
-import { matchesQuery, pageOf } from "../store/Selection.ts";
+import { compareText, fold } from "../model/Text.ts";
 import { CheckFailed } from "./Check.ts";
 import { fresh, instanceOf, StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -203,11 +203,27 @@ export const auditOf = (chatbot: ChatbotId) =>
   );
 
 /** Returns the page that the query should return if `chats` are all the chats of the chatbot. */
-export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> =>
-  pageOf(
-    chats.filter((chat) => matchesQuery(chat, query)),
-    query,
-  );
+export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> => {
+  const { id, limit, orderBy, page, userRef } = query;
+  const search = fold(query.search ?? "");
+  const order = [...orderBy, { field: "id", descending: orderBy.at(-1)!.descending } as const];
+  const matches = chats
+    .filter((chat) => (id ?? chat.id) === chat.id && (userRef ?? chat.userRef) === chat.userRef)
+    .filter(({ name }) => search === "" || (name !== null && fold(name).includes(search)))
+    .toSorted((a, b) => {
+      const signs = order.map(({ descending, field }) => {
+        const ascending = compare(a[field], b[field]);
+        return descending ? -ascending : ascending;
+      });
+      return signs.find((sign) => sign !== 0) ?? 0;
+    });
+  return { total: matches.length, items: matches.slice((page - 1) * limit, page * limit) };
+};
+
+const compare = (a: Chat[keyof Chat], b: Chat[keyof Chat]): number => {
+  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+  return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
+};
 
 /** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [

@@ -1,6 +1,6 @@
 /**
- * What random comparison does not notice about the registry: concurrent changes, and what a
- * caller does with returned rows.
+ * What random comparison does not notice about the registry: concurrent changes, and what a caller does with returned
+ * rows.
  */
 import { Effect } from "effect";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";

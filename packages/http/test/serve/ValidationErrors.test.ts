@@ -31,7 +31,17 @@ it("every problem that a declared schema may find in a value has a public code",
       ...parameters?.query,
       ...body?.fields,
     });
-    return fields.flatMap(([name, { ast }]) => (dto ? messagesOf(dto, [name], ast) : []));
+    if (dto === undefined) return [];
+    const ofBody =
+      body === undefined
+        ? []
+        : [
+            `${dto}_BODY_NOT_OBJECT`,
+            ...(body.ast.checks ?? []).map((check) =>
+              toMessage(dto, [[], problemOf(check) ?? "UNNAMED_PROBLEM"]),
+            ),
+          ];
+    return [...ofBody, ...fields.flatMap(([name, { ast }]) => messagesOf(dto, [name], ast))];
   });
   expect(messages.length).toBeGreaterThan(60);
   expect(Object.keys(validationCodes)).toEqual(expect.arrayContaining(messages));
