@@ -28,7 +28,7 @@ export default defineConfig({
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // The tests spend much of their time waiting for processes.
-    maxWorkers: 3,
+    maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -20,7 +20,7 @@ export interface PostgresOptions {
   /**
    * The maximum number of connections, 12 by default and at least 5: two for reads, two for long lists, the rest for
    * writes. Each export, import, erasure, usage report, measurement of the chatbots' sizes (one every ten minutes),
-   * reading of a user's audit log and probe of a failing database opens one more, and startup opens up to two.
+   * reading of a user's audit log and probe of a database that is busy or fails opens one more, and startup opens up to two.
    */
   readonly maxConnections?: number | undefined;
   /**

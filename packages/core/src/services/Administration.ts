@@ -303,8 +303,9 @@ const checkKey = Effect.fnUntraced(function* (
   if (key.signingSecret == null && (origins.length > 0 || visitorRatePerMinute !== null))
     return yield* invalid(field, `${field} has no effect on a key without visitors`);
   const { scopes = defaultScopes } = key;
+  const isWidgetChange = change.scopes !== undefined || change.origins !== undefined;
   const hasWidget = key.origins !== undefined && key.origins.length > 0;
-  if (hasWidget && !defaultScopes.every((scope) => scopes.includes(scope)))
+  if (isWidgetChange && hasWidget && !defaultScopes.every((scope) => scopes.includes(scope)))
     return yield* invalid(
       "scopes",
       `A widget reads and creates chats and asks in them, so scopes must list ${defaultScopes.join(", ")}`,

@@ -52,14 +52,14 @@ const batch = 200;
 
 export const makeChatArchive = (rows: ColdRows): Port => {
   /** Erases the chats, adds an entry to the audit log if there were any, and returns their number. */
-  const eraseAndNote = Effect.fnUntraced(function* (
+  const eraseAndRecord = Effect.fnUntraced(function* (
     chatbot: ChatbotId,
     which: DatedErasure,
     actor: string,
     visitor: string | null,
   ) {
     let erased = 0;
-    const note = Effect.suspend(() =>
+    const record = Effect.suspend(() =>
       erased === 0
         ? Effect.void
         : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
@@ -72,14 +72,14 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     );
     const erasure = rows.erase(chatbot, which, (chats) => void (erased += chats));
     // Even an erasure that fails midway may have erased chats.
-    yield* Effect.onExit(erasure, () => note);
+    yield* Effect.onExit(erasure, () => record);
     return erased;
   });
 
   const erase: Port["erase"] = operation("ChatArchive.erase")(
     Effect.fnUntraced(function* (chatbot, which, actor) {
       yield* rows.read((tx) => registeredChatbot(tx, chatbot));
-      return yield* eraseAndNote(chatbot, erasureAt(which, yield* rows.now), actor, null);
+      return yield* eraseAndRecord(chatbot, erasureAt(which, yield* rows.now), actor, null);
     }),
   );
 
@@ -87,7 +87,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     Effect.fnUntraced(function* (chatbot, chatId, actor, visitor = null) {
       const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
       if (chat === null) return yield* new ChatNotFound({ chatId });
-      const erased = yield* eraseAndNote(chatbot, { _tag: "Chat", id: chatId }, actor, visitor);
+      const erased = yield* eraseAndRecord(chatbot, { _tag: "Chat", id: chatId }, actor, visitor);
       // Another call has erased the chat in the meantime.
       return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
     }),

@@ -35,8 +35,8 @@ const create = (chatbot: ChatbotId) =>
 /** The archive of a store whose erasures use a changed session. */
 const archiveWith = (schema: string, change: (session: Session) => Partial<Session>) =>
   Effect.map(makePools({ ...optionsOf(schema), maxConnections: 6 }), (pools) => {
-    const changed = (session: Session) => ({ ...session, ...change(session) });
-    return archiveOf({ ...pools, erasureSession: Effect.map(pools.erasureSession, changed) });
+    const withChange = (session: Session) => ({ ...session, ...change(session) });
+    return archiveOf({ ...pools, erasureSession: Effect.map(pools.erasureSession, withChange) });
   });
 
 const auditLines = ChatbotRegistry.use((registry) =>

@@ -385,13 +385,13 @@ const token = makeCommand("token", {
           : [],
       ),
     );
-    const named = Option.getOrNull(id);
-    const [signer, ...others] = signers.filter((key) => named === null || key.id === named);
+    const wantedId = Option.getOrNull(id);
+    const [signer, ...others] = signers.filter((key) => wantedId === null || key.id === wantedId);
     if (signer === undefined || others.length > 0) {
       const unusable =
-        named === null
+        wantedId === null
           ? "No live key can sign visitor tokens."
-          : `The key prl_${named}_… is not live, or cannot sign visitor tokens.`;
+          : `The key prl_${wantedId}_… is not live, or cannot sign visitor tokens.`;
       const several =
         'More than one key can sign visitor tokens: name one, as in "parley key token <id>".';
       return yield* new CommandFailed({
