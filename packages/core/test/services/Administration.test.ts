@@ -179,3 +179,17 @@ it.effect(
       yield* change({ anonymous: false, tokensPerDay: null });
     }).pipe(administered),
 );
+
+it.effect("a key that lacks a widget's scopes can still be changed in other ways", () =>
+  Effect.gen(function* () {
+    const administration = yield* Administration;
+    const { id } = yield* administration.createChatbot(helpdesk, "ann");
+    const widget = { scopes, visitors: true, origins: ["https://shop.example"] };
+    const { id: key } = yield* administration.createKey(id, widget, "ann");
+    // As an earlier version allowed.
+    const registry = yield* ChatbotRegistry;
+    yield* registry.changeKey(id, key, { scopes: ["read"] }, "ann");
+    yield* administration.changeKey(id, key, { ratePerMinute: 5 }, "ann");
+    yield* administration.changeKey(id, key, { scopes }, "ann");
+  }).pipe(administered),
+);
