@@ -61,7 +61,7 @@ export interface IncludeOptions<Word extends string> extends CallOptions {
 
 /** Options for posts. */
 export interface EntryOptions extends PostOptions, IncludeOptions<EntryInclude> {
-  /** A JSON object of at most 16 KiB, such as `{ author: "Ann" }`, which marks an entry that a person wrote. */
+  /** A JSON object of at most 16 KiB and 100 levels: `{ author: "Ann" }` marks an entry that a person wrote. */
   readonly metadata?: Metadata | null | undefined;
 }
 

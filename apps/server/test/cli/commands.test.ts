@@ -127,8 +127,8 @@ it("an export and an import preserve ids and times, and are recorded in the audi
 });
 
 it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
-  const seen = (line: string) => json(`chats ${line} --chatbot Full`);
-  const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
+  const outputOf = (line: string) => json(`chats ${line} --chatbot Full`);
+  const odd = await outputOf("list --user-ref odd --limit 4 --page 2 --text");
   expect(odd).toMatchObject({
     total: 6,
     chats: [
@@ -137,7 +137,7 @@ it("chats are listed, found and shown with exact totals, but with their text onl
     ],
   });
   const { createTime } = odd.chats[1];
-  expect(await seen("list --search T\u00a01")).toEqual({
+  expect(await outputOf("list --search T\u00a01")).toEqual({
     total: 3,
     chats: [
       { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
@@ -155,11 +155,11 @@ it("chats are listed, found and shown with exact totals, but with their text onl
   const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
   const texts = { question: "q", answer: 'a\n"b"', comment: null };
   const total = { total: 2 };
-  expect(await seen("show 2 --limit 1")).toEqual({
+  expect(await outputOf("show 2 --limit 1")).toEqual({
     ...total,
     entries: [{ ...entry, ...lengths, metadataLength: null }],
   });
-  expect(await seen("show 2 --limit 1 --text")).toEqual({
+  expect(await outputOf("show 2 --limit 1 --text")).toEqual({
     ...total,
     entries: [{ ...entry, ...texts, metadata: null }],
   });

@@ -19,7 +19,7 @@ export type AnswerPart =
   | { readonly _tag: "Restart" }
   /**
    * Metadata to keep with the entry, such as `{ sources: [{ title, url }] }`. The fields of several parts are merged; a
-   * `Restart` discards them. All of it may have 16 KiB as JSON.
+   * `Restart` discards them. All of it may have 16 KiB as JSON, and 100 levels.
    */
   | { readonly _tag: "Metadata"; readonly metadata: Metadata }
   /** The cost of the answer, sent at the end if it is known. Attempts and latency include failed attempts. */

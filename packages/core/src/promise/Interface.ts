@@ -136,7 +136,7 @@ export type StopResult =
 
 /** Options for posts. */
 export interface PostOptions extends StoreOptions {
-  /** A JSON object of at most 16 KiB, such as `{ author: "Ann" }`, which marks an entry that a person wrote. */
+  /** A JSON object of at most 16 KiB and 100 levels: `{ author: "Ann" }` marks an entry that a person wrote. */
   readonly metadata?: Metadata | null | undefined;
 }
 

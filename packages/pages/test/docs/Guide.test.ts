@@ -44,11 +44,11 @@ const makeReader = Effect.gen(function* () {
 it.effect("every link and picture in the guide refers to an existing page, file or heading", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
-    const seen = new Map<string, string>();
+    const pages = new Map<string, string>();
     const open = ["/docs/guide"];
     const anchors: Array<string> = [];
     for (let address = open.pop(); address !== undefined; address = open.pop()) {
-      if (seen.has(address) || address === "/docs") continue;
+      if (pages.has(address) || address === "/docs") continue;
       const page = yield* read(address);
       assert.isDefined(page, address);
       assert.notInclude(
@@ -56,7 +56,7 @@ it.effect("every link and picture in the guide refers to an existing page, file 
         ` src=""`,
         `${address} has a picture that the guide does not serve`,
       );
-      seen.set(address, page!.text);
+      pages.set(address, page!.text);
       for (const [, link] of page!.text.matchAll(/ (?:href|src)="([^"]*)"/g)) {
         if (/^https?:/.test(link!)) continue;
         const [path, anchor] = link!.split("#");
@@ -64,10 +64,10 @@ it.effect("every link and picture in the guide refers to an existing page, file 
         if (anchor !== undefined) anchors.push(`${path || address}#${anchor}`);
       }
     }
-    assert.isAbove(seen.size, 16);
+    assert.isAbove(pages.size, 16);
     for (const link of anchors) {
       const [path, anchor] = link.split("#");
-      assert.include(seen.get(path!), ` id="${anchor}"`, link);
+      assert.include(pages.get(path!), ` id="${anchor}"`, link);
     }
   }).pipe(Effect.provide(NodeServices.layer)),
 );

@@ -98,11 +98,11 @@ it.effect("an ask stores the question with its answer, in a new chat if the ask 
 );
 
 it.effect("the answerer reads the chat's earlier unflagged entries, newest first", () => {
-  const seen: Array<ReadonlyArray<string>> = [];
+  const histories: Array<ReadonlyArray<string>> = [];
   const answers: Answers = (question, earlier) =>
     Stream.unwrap(
       Effect.map(Stream.runCollect(earlier), (entries) => {
-        seen.push(entries.map((entry) => entry.question));
+        histories.push(entries.map((entry) => entry.question));
         return says(question);
       }),
     );
@@ -121,7 +121,7 @@ it.effect("the answerer reads the chat's earlier unflagged entries, newest first
     assert.deepStrictEqual(yield* questionsOf(chatId), questions);
     const unflaggedQuestions = questions.filter((question) => question !== "bad");
     assert.deepStrictEqual(
-      seen,
+      histories,
       unflaggedQuestions.map((_, n) => unflaggedQuestions.slice(0, n).toReversed()),
     );
   }).pipe(Effect.provide(layerAsking(answers, flagging("bad"))));
@@ -130,11 +130,11 @@ it.effect("the answerer reads the chat's earlier unflagged entries, newest first
 it.effect(
   "the moderator and the answerer receive the deadline, the chat, the user, the key and the context, which an ask that joins another has from it",
   () => {
-    const seen: Array<AskOrigin> = [];
+    const origins: Array<AskOrigin> = [];
     const deadlines: Array<number> = [];
     const gate = Deferred.makeUnsafe<void>();
     const note = Effect.gen(function* () {
-      seen.push(yield* CurrentAsk);
+      origins.push(yield* CurrentAsk);
       deadlines.push(yield* AskDeadline);
     });
     const moderator = Layer.succeed(
@@ -161,8 +161,8 @@ it.effect(
       yield* Fiber.joinAll(fibers);
       const origin = { chatId, userRef: "ann", visitor: null, apiKeyId: "k", context };
       const first = { ...origin, visitor: "ann", chatId: null, apiKeyId: null };
-      assert.deepStrictEqual(seen, [first, first, origin, origin]);
-      assert.isTrue(seen.every((origin) => origin.context === context));
+      assert.deepStrictEqual(origins, [first, first, origin, origin]);
+      assert.isTrue(origins.every((origin) => origin.context === context));
       assert.deepStrictEqual(deadlines, [30_000, 30_000, 31_000, 31_000]);
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
   },
