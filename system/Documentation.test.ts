@@ -53,7 +53,7 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
     const requests = await visit(name, async ({ evaluate, send, until }) => {
       expect(await evaluate("document.title")).toBe("API · Parley");
       await evaluate(
-        `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; location.reload()`,
+        `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; setTimeout(() => location.reload())`,
       );
       await until(`!window.isFormer && document.querySelector(".trial") !== null`);
       const formOf = (operationId: string) =>

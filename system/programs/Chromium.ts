@@ -183,7 +183,12 @@ export const startChromium = async (name: string): Promise<Chromium> => {
     evaluate,
     until: async (expression) => {
       const deadline = Date.now() + 20_000;
-      while (!(await evaluate(expression))) {
+      // While the page navigates, the browser ends evaluations.
+      const isTrue = () =>
+        evaluate(expression).catch((error: Error) => {
+          if (!/navigated or closed/.test(error.message)) throw error;
+        });
+      while (!(await isTrue())) {
         if (Date.now() > deadline) {
           throw new Error(
             `never true in the page: ${expression}\n${await evaluate("document.body.innerText.slice(0, 4000)")}`,
