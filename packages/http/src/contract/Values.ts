@@ -10,7 +10,7 @@ import {
   entryIncludes,
   IdempotencyKeyText,
   Limit,
-  metadataProblem,
+  postMetadataProblem,
   PageNumber,
   PostText,
   questionOf,
@@ -53,10 +53,10 @@ export const ChangeEntryBody = Schema.Struct({
   comment: Schema.optionalKey(Schema.NullOr(Comment).annotate({ message: "NOT_STRING" })),
 }).annotate({ identifier: "Feedback", examples: [{ rating: "good" }] });
 
-/** A check of an entry's metadata for one kind of what `metadataProblem` may find. */
+/** A check of an entry's metadata for one kind of what `postMetadataProblem` may find. */
 const metadataCheck = (problem: string, kind: RegExp) =>
   Schema.makeFilter<unknown>(
-    (value) => value === null || !kind.test(metadataProblem(value) ?? "") || problem,
+    (value) => value === null || !kind.test(postMetadataProblem(value) ?? "") || problem,
     { problem, toJsonSchema: () => [{ type: ["object", "null"] }, true] },
   );
 
@@ -70,6 +70,7 @@ export const PostEntryBody = Schema.Struct({
       metadataCheck("NOT_OBJECT", /^is not/),
       metadataCheck("TOO_LARGE", /^has more/),
       metadataCheck("NOT_STORABLE", /^contains/),
+      metadataCheck("AUTHOR_NOT_A_NAME", /^has an `author`/),
     ),
   ),
 }).annotate({

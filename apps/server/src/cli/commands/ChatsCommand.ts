@@ -5,12 +5,11 @@ import {
   Asking,
   ChatId,
   Administration,
-  isBlank,
+  isAuthor,
   type Metadata,
-  UserRef,
   decodeArchive,
   entryIncludes,
-  MetadataObject,
+  PostMetadata,
   encodeArchive,
   defaultEntryQuery,
   defaultChatQuery,
@@ -190,7 +189,7 @@ const post = makeCommand("post", {
     ),
     author: Flag.String("author").pipe(
       Flag.filter(
-        (author) => Schema.is(UserRef)(author) && !isBlank(author),
+        (author) => isAuthor(author),
         () => "Expected 1 to 60 characters",
       ),
       Flag.optional,
@@ -198,8 +197,9 @@ const post = makeCommand("post", {
     ),
     metadata: Flag.String("metadata").pipe(
       Flag.filterMap(
-        Schema.decodeUnknownOption(Schema.fromJsonString(MetadataObject)),
-        () => "Expected a JSON object of at most 16 KiB",
+        Schema.decodeUnknownOption(Schema.fromJsonString(PostMetadata)),
+        () =>
+          "Expected a JSON object of at most 16 KiB with an author of 1 to 60 characters, if any",
       ),
       Flag.optional,
       Flag.withDescription("Metadata of the entry, as a JSON object"),

@@ -159,6 +159,10 @@ export const invalid = (server: Server): void => {
           ]),
         ),
         [{ text: "t", metadata: { a: "é".repeat(8_189) } }, "metadata"],
+        ...[1, null, " ", "é".repeat(61)].map((author): Row => [
+          { text: "t", metadata: { author } },
+          "metadata",
+        ]),
         ...[100, 2_000, 20_000].map((levels): Row => [
           `{"text":"t","metadata":{"a":${"[".repeat(levels)}${"]".repeat(levels)}}}`,
           "metadata",

@@ -35,7 +35,7 @@ import {
   type IdempotencyKey,
 } from "../../model/IdempotencyKey.ts";
 import { type ChatbotId, ChatId } from "../../model/Ids.ts";
-import { MetadataObject } from "../../model/Metadata.ts";
+import { PostMetadata } from "../../model/Metadata.ts";
 import { makeCheck } from "../../model/SchemaErrors.ts";
 import { PostText, questionOf, Text } from "../../model/Text.ts";
 import { Answerer } from "../../ports/Answerer.ts";
@@ -335,7 +335,7 @@ const checkPost = makeCheck(
   Schema.Struct({
     chatId: ChatId,
     text: PostText,
-    metadata: Schema.optional(Schema.NullOr(MetadataObject)),
+    metadata: Schema.optional(Schema.NullOr(PostMetadata)),
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
     apiKeyId: Schema.optional(Schema.NullOr(Schema.String)),
     visitor: Schema.optional(Schema.NullOr(Text)),
