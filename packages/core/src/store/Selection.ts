@@ -56,14 +56,14 @@ export const erasesChat = (
   }
 };
 
-/** Whether an erasure deletes a key that has no chat. Only visitors' keys, which contain a `userRef`, qualify. */
+/** Whether an erasure deletes a key without a chat. Only visitors' keys, which contain a `userRef`, qualify. */
 export const erasesKey = (
   which: DatedErasure,
   key: string,
-  { chatId, turnUntil }: Pick<KeyRow, "chatId" | "turnUntil">,
+  { turnUntil }: Pick<KeyRow, "turnUntil">,
 ): boolean => {
   const index = key.indexOf("\n");
-  if (chatId !== null || index === -1) return false;
+  if (index === -1) return false;
   switch (which._tag) {
     case "Chat":
       return false;

@@ -34,10 +34,11 @@ const idempotencyKey = maybe(fc.record({ name: key, request: one(0, 0, 0, 1) }))
 const cost = maybe(fc.record({ key, tokens: one(0, 5, 1_000, null) }));
 const date = maybe(one(new Date("1990-01-01"), new Date("2201-01-01T00:00:00.001Z")));
 
-/** Spans of time, in milliseconds: around a lease, a reservation, a key's lifetime and a day. */
+/** Spans of time, in milliseconds: around a lease, a reservation, a key's lifetime and a day, and 400 and 401 days. */
 const span = among(
   [1, 999, 2_000, 3_500, 9_999, 10_000, 11_000],
   [46_800_000, 86_399_999, 86_400_000, 90_000_000],
+  [34_560_000_000, 34_646_400_000],
 );
 /** The time of a row that the run knows, newest first, or just after it; `null` for a time before all others. */
 const since = fc.option(fc.record({ row: fc.nat(30), plus: one(0, 1) }), { freq: 9 });
@@ -270,6 +271,7 @@ export const readAll = (chatbot: number): ReadonlyArray<Command> =>
     { _tag: "List", query: { ...filters, ...all, include: chatIncludes } },
     { _tag: "History", query: { ...all, include: entryIncludes }, chat: 0 },
     { _tag: "Usage", group: "key" },
+    ...["rated", "unanswered"].map((kind) => ({ _tag: "Feedback", kind })),
     ...[0, 1, 2, 3].map((key) => ({ _tag: "Spending", key })),
     ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
     { _tag: "Audit", limit: 500 },
