@@ -18,6 +18,8 @@ const networks: ReadonlyMap<number, string> = new Map([
   [0x00c36400, "Ceph"],
   [0x0bd00bd0, "Lustre"],
 ]);
+/** The type of sshfs and other clients of networks, of the folders that Docker Desktop shares, and of some local disks. */
+const fuse = 0x65735546;
 
 const attempt = <A>(work: () => A): A | null => {
   try {
@@ -58,6 +60,10 @@ export const describeFile = Effect.gen(function* () {
     network !== undefined && [
       "failed",
       `${folder} is on a network file system (${network}), where SQLite files are damaged sooner or later.`,
+    ],
+    type === fuse && [
+      "warning",
+      `${folder} is on FUSE. If that is a network file system, such as sshfs, SQLite files are damaged sooner or later.`,
     ],
     pendingSql !== "" && [
       "warning",
