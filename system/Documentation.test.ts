@@ -1,99 +1,87 @@
-import axe from "axe-core";
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
-import { startChromium, type Chromium } from "./programs/Chromium.ts";
+import { desktop, expectAccessible, launchBrowser, phone } from "./playground/Browsers.ts";
 
+let browser: Browser;
 let server: TestServer;
-let port: string;
 beforeAll(async () => {
   server = await launch("memory");
-  port = new URL(server.target.baseUrl).port;
+  browser = await launchBrowser("--host-resolver-rules=MAP example.com 127.0.0.1");
 });
-afterAll(() => server?.stop());
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
 
-/** Opens the path at the host name, runs `use` on the page, and returns the page's network requests. */
-const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, path = "/docs") => {
-  const chromium = await startChromium(name);
-  const failure = await (async () => {
-    await chromium.send("Page.navigate", { url: `http://${name}:${port}${path}` });
-    await chromium.until(`document.body?.innerText.includes("Get chatbot details")`);
-    await use(chromium);
-  })().then(
-    () => undefined,
-    (reason: unknown) => ({ reason }),
-  );
-  const requests = await chromium.close();
-  if (failure !== undefined) {
-    throw new Error(`failed after requests for ${requests.urls.join(" ")}`, {
-      cause: failure.reason,
-    });
-  }
-  return requests;
+/** Opens the API reference at the host name with a key. */
+const open = async (name: string, use: (page: Page, urls: ReadonlyArray<string>) => unknown) => {
+  const context = await browser.newContext(desktop);
+  const page = await context.newPage();
+  const urls: Array<string> = [];
+  page.on("request", (request) => urls.push(request.url()));
+  const { key, origin } = server.target;
+  await page.addInitScript((value) => sessionStorage.setItem("parley-key", value), key);
+  await page.goto(`http://${name}:${new URL(origin).port}/docs`);
+  await page.locator(".trial").first().waitFor();
+  await use(page, urls);
+  await context.close();
 };
 
 /** Part of the response to the samples of operations, in an order in which each sample finds what it refers to. */
-const samples = [
-  ["general.details", "chatBotName"],
-  ["general.createChat", '"First chat"'],
-  ["general.listChats", '"total"'],
-  ["general.history", "Hello!"],
-  ["general.changeChat", '"Another name"'],
-  ["answers.ask", '"answer"'],
-] as const;
-
-const isElsewhere = (name: string) => (url: string) =>
-  !/^(data|blob):/.test(url) && new URL(url).origin !== `http://${name}:${port}`;
+const samples = {
+  "general.details": "chatBotName",
+  "general.createChat": '"First chat"',
+  "general.listChats": '"total"',
+  "general.history": "Hello!",
+  "general.changeChat": '"Another name"',
+  "answers.ask": '"answer"',
+};
 
 // The page treats a server with a public name differently from one on this machine.
-describe.each(["example.com", "localhost"])("the documentation page at %s", (name) => {
-  it("the API reference shows the operations, sends their samples unchanged, and loads nothing from other hosts", async () => {
-    const { key } = server.target;
-    const requests = await visit(name, async ({ evaluate, send, until }) => {
-      expect(await evaluate("document.title")).toBe("API · Parley");
-      await evaluate(
-        `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; setTimeout(() => location.reload())`,
-      );
-      await until(`!window.isFormer && document.querySelector(".trial") !== null`);
+it.each(["example.com", "localhost"])(
+  "at %s, the API reference shows the operations, sends their samples unchanged, and loads nothing from other hosts",
+  (name) =>
+    open(name, async (page, urls) => {
+      expect(await page.title()).toBe("API · Parley");
+      const { origin } = new URL(page.url());
       const formOf = (operationId: string) =>
-        `document.getElementById("${operationId}").parentElement.querySelector(".trial")`;
-      const sent = async (operationId: string, status: string) => {
+        page
+          .locator(".operation", { has: page.locator(`[id="${operationId}"]`) })
+          .locator(".trial");
+      const responseTo = async (operationId: string, status: RegExp) => {
         const form = formOf(operationId);
-        await evaluate(`${form}.querySelector("button").click()`);
-        await until(`/Status ${status}/.test(${form}.innerText)`);
-        return evaluate(`${form}.querySelector("code").innerText`);
+        await form.locator("button").first().click();
+        await form.getByText(status).waitFor();
+        return form.locator("code").first().innerText();
       };
-      for (const [operationId, part] of samples)
-        expect(await sent(operationId, "20[01]")).toContain(part);
+      for (const [operationId, part] of Object.entries(samples))
+        expect(await responseTo(operationId, /Status 20[01]/)).toContain(part);
       // The form sends the header that this operation requires.
-      const stop = "answers.stopAsk";
-      await evaluate(`${formOf(stop)}.elements["Idempotency-Key"].value = "key-1"`);
-      expect(await sent(stop, "404")).toContain("ASK_DOES_NOT_EXIST");
-      await send("Emulation.setDeviceMetricsOverride", {
-        width: 390,
-        height: 800,
-        deviceScaleFactor: 1,
-        mobile: true,
-      });
-      await evaluate(axe.source);
-      const { violations } = await evaluate("axe.run()");
-      expect(violations.map(({ id }: { id: string }) => id)).toEqual([]);
-      expect(await evaluate("document.documentElement.scrollWidth <= innerWidth")).toBe(true);
-    });
-    expect(requests.urls).toContain(`http://${name}:${port}/docs`);
-    expect(requests.urls).toContain(`http://${name}:${port}/api/details`);
-    expect(requests.urls.filter(isElsewhere(name))).toEqual([]);
-    expect(requests.hosts).toEqual([`http://127.0.0.1:${port}`]);
-  });
-});
+      await formOf("answers.stopAsk").locator('[name="Idempotency-Key"]').fill("key-1");
+      const response = await responseTo("answers.stopAsk", /Status 404/);
+      expect(response).toContain("ASK_DOES_NOT_EXIST");
+      await page.setViewportSize(phone.viewport);
+      await expectAccessible(page, "the reference");
+      expect(urls).toContain(`${origin}/api/details`);
+      // A link may connect to a host without a request.
+      const links = page.locator("link").evaluateAll((all) => all.map((link: any) => link.href));
+      const isElsewhere = (url: string) =>
+        !/^(data|blob):/.test(url) && new URL(url).origin !== origin;
+      expect([...urls, ...(await links)].filter(isElsewhere)).toEqual([]);
+    }),
+);
 
 it.each(["curl", "JavaScript"])(
   "the reference's samples in %s run as printed",
   async (language) => {
-    let samples: Record<string, string> = {};
-    await visit("localhost", async ({ evaluate }) => {
-      samples = await evaluate(`Object.fromEntries(
+    let printed: Record<string, string> = {};
+    let origin = "";
+    await open("localhost", async (page) => {
+      ({ origin } = new URL(page.url()));
+      printed = await page.evaluate(`Object.fromEntries(
       [...document.querySelectorAll(".operation")].map((operation) => [
         operation.querySelector("h2").id,
         [...operation.querySelectorAll(".code")]
@@ -105,21 +93,17 @@ it.each(["curl", "JavaScript"])(
     const fresh = await launch("memory");
     try {
       const statuses: Record<string, number> = {};
-      const [first, last] = ["general.createChat", "general.deleteChat"];
-      const others = Object.keys(samples).filter((name) => name !== first && name !== last);
-      for (const name of [first!, ...others, last!]) {
-        const code = samples[name]!.replace(`http://localhost:${port}`, fresh.target.origin);
+      const [first, last] = ["general.createChat", "general.deleteChat"] as const;
+      const others = Object.keys(printed).filter((name) => name !== first && name !== last);
+      for (const name of [first, ...others, last]) {
+        const code = printed[name]!.replace(origin, fresh.target.origin);
+        const script = `${code} console.log(response.status)`;
         const [command, ...values] =
           language === "curl"
-            ? ["sh", "-c", `${code} -w ' %{http_code}'`]
-            : [
-                process.execPath,
-                "--input-type=module",
-                "-e",
-                `${code} console.log(response.status)`,
-              ];
+            ? (["sh", "-c", `${code} -w ' %{http_code}'`] as const)
+            : ([process.execPath, "--input-type=module", "-e", script] as const);
         const env = { ...process.env, KEY: fresh.target.fullKey };
-        const { stdout } = await promisify(execFile)(command!, values, { env });
+        const { stdout } = await promisify(execFile)(command, values, { env });
         statuses[name] = Number(/\d+$/.exec(stdout.trim())?.[0]);
       }
       expect(statuses).toEqual({
@@ -140,39 +124,3 @@ it.each(["curl", "JavaScript"])(
     }
   },
 );
-
-describe("the browser's network log", () => {
-  it("the browser reports a page's requests to other hosts", async () => {
-    const requests = await visit(
-      "example.com",
-      async ({ evaluate }) => {
-        await evaluate(`
-        document.head.insertAdjacentHTML("beforeend", \`
-          <link rel="preconnect" href="http://preconnect.example.net">
-          <link rel="stylesheet" href="http://style.example.net/">
-          <style>
-            @font-face { font-family: elsewhere; src: url(http://font.example.net/) }
-            body { font-family: elsewhere !important }
-          </style>\`);
-        document.body.insertAdjacentHTML("beforeend", \`
-          <img src="http://image.example.net/"><iframe src="http://frame.example.net/"></iframe>\`);
-        new WebSocket("ws://socket.example.net");
-        new Worker(URL.createObjectURL(new Blob(["fetch('http://worker.example.net')"])));
-        fetch("http://fetch.example.net").catch(() => new Promise((end) => setTimeout(end, 1000)));
-      `);
-        // On an HTML page, the content security policy would block these requests.
-      },
-      "/openapi.json",
-    );
-    expect(requests.urls.filter(isElsewhere("example.com")).toSorted()).toEqual([
-      "http://fetch.example.net/",
-      "http://font.example.net/",
-      "http://frame.example.net/",
-      "http://image.example.net/",
-      "http://style.example.net/",
-      "http://worker.example.net/",
-      "ws://socket.example.net/",
-    ]);
-    expect(requests.hosts).toContain("http://~notfound");
-  });
-});

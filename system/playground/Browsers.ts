@@ -1,5 +1,5 @@
 /**
- * The browsers of the playground's tests, and the check for accessibility.
+ * Debian's Chromium for the tests, and the check for accessibility.
  */
 import axe from "axe-core";
 import { chromium, type Page } from "playwright-core";
@@ -8,9 +8,9 @@ import { expect } from "vitest";
 export const desktop = { viewport: { width: 1280, height: 800 } };
 export const phone = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 
-export const launchBrowser = () =>
+export const launchBrowser = (...args: ReadonlyArray<string>) =>
   // Chromium's sandbox refuses to run as root.
-  chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+  chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", ...args] });
 
 export const expectAccessible = async (page: Page, view: string) => {
   await page.evaluate(axe.source);
