@@ -45,28 +45,30 @@ it("Redocly finds no fault in the API description", async () => {
 });
 
 const description = "clients/generated/openapi.json";
-const generators: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
-  [
-    "openapi-fetch",
-    ["openapi-typescript/bin/cli.js", description, "-o", "clients/generated/openapi-typescript.ts"],
+const generators = {
+  "openapi-fetch": [
+    "openapi-typescript/bin/cli.js",
+    description,
+    "-o",
+    "clients/generated/openapi-typescript.ts",
   ],
-  [
-    "hey-api",
-    ["@hey-api/openapi-ts/bin/run.js", "-i", description, "-o", "clients/generated/hey-api"],
+  "hey-api": [
+    "@hey-api/openapi-ts/bin/run.js",
+    "-i",
+    description,
+    "-o",
+    "clients/generated/hey-api",
   ],
-  ["orval", ["orval/dist/bin/orval.mjs", "--config", "clients/orval.config.ts"]],
-];
+};
 
-it("clients from three generators are strictly typed, and can hold a conversation", async () => {
+it("clients from two generators are strictly typed, and can hold a conversation", async () => {
   await rm(join(judges, "clients/generated"), { recursive: true, force: true });
   await mkdir(join(judges, "clients/generated"));
   const response = await fetch(`${origin}/openapi.json`);
   await writeFile(join(judges, description), await response.text());
-  for (const [, [program, ...options]] of generators) {
+  for (const [program, ...options] of Object.values(generators))
     await run([`node_modules/${program}`, ...options]);
-  }
   await run(["node_modules/typescript/bin/tsc", "-p", "clients"]);
-  for (const [name] of generators) {
+  for (const name of Object.keys(generators))
     await run([`clients/out/${name}.js`], { ORIGIN: origin, KEY: server.target.key });
-  }
 }, 120_000);

@@ -5,25 +5,15 @@ import type { paths } from "./generated/openapi-typescript.js";
 const client = createClient<paths>({ baseUrl: origin, headers: { "x-api-key": key } });
 
 await run("openapi-fetch", {
-  details: async () => (await client.GET("/api/details")).data!.data,
   createChat: async (body, idempotencyKey) => {
     const params = { header: { "Idempotency-Key": idempotencyKey } };
     return (await client.POST("/api/chats", { params, body })).data!.data;
   },
-  listChats: async (userRef) => {
-    const { data } = await client.GET("/api/chats", { params: { query: { userRef, limit: 5 } } });
-    return { data: data!.data, total: data!.meta.total };
-  },
   history: async (chat_id) => {
-    const params = { path: { chat_id }, query: { desc: [true] } };
-    const { data } = await client.GET("/api/chats/{chat_id}/history", { params });
-    return { data: data!.data, total: data!.meta.total };
-  },
-  sortedHistory: async (chat_id) => {
     const { data } = await client.GET("/api/chats/{chat_id}/history", {
       params: { path: { chat_id }, query: { orderBy: ["flagged", "id"], desc: [false, true] } },
     });
-    return { data: data!.data, total: data!.meta.total };
+    return data!;
   },
   ask: async (chat_id, query) => {
     const ask = await client.POST("/ask", { body: { chat_id, query } });
