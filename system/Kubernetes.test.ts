@@ -3,31 +3,20 @@
  * without a cluster.
  */
 import { Duration, Effect, Redacted } from "effect";
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { promisify } from "node:util";
 import { expect, inject, it } from "vitest";
 import { readSettings } from "../apps/server/src/Settings.ts";
 import { run } from "../apps/server/test/cli/run.ts";
 import { read } from "../test/docs/Fences.ts";
+import { judge } from "./programs/judges.ts";
 
-const judges = join(import.meta.dirname, "judges");
 const sample = read("deploy/kubernetes.yaml");
 
 /** Returns the objects in a YAML file. If they are invalid, the error says why. */
-const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
-  if (!existsSync(join(judges, "node_modules"))) {
-    throw new Error(
-      "the packages of system/judges are not installed: npm ci --prefix system/judges",
-    );
-  }
-  const execution = promisify(execFile)(process.execPath, ["kubernetes.ts"], { cwd: judges });
-  execution.child.stdin!.end(yaml);
-  return JSON.parse((await execution).stdout);
-};
+const check = async (yaml: string): Promise<ReadonlyArray<any>> =>
+  JSON.parse(await judge(["kubernetes.ts"], yaml));
 
 it("the samples for Kubernetes have only fields and values that the Kubernetes API accepts", async () => {
   expect((await check(sample)).map(({ kind }) => kind)).toEqual([

@@ -1,0 +1,16 @@
+import { start } from "../../apps/server/test/cli/run.ts";
+import { installed } from "./installed.ts";
+
+export const judges = installed("system/judges");
+
+/** Runs a program in `judges`; returns what it prints. If the program fails, the error contains its output. */
+export const judge = async (
+  program: ReadonlyArray<string>,
+  input = "",
+  settings: Readonly<Record<string, string>> = {},
+): Promise<string> => {
+  const { child, exit, output } = start(program, settings, [process.execPath], { cwd: judges });
+  child.stdin!.end(input);
+  if ((await exit) !== 0) throw new Error(output.stdout + output.stderr);
+  return output.stdout;
+};
