@@ -2,9 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: [
-      "packages/store-pg/test/**/{conformance,flat,plans,Migrator,tenants}{,.long}.test.ts",
-    ],
+    include: ["packages/store-pg/test/**/{conformance,plans,Migrator,tenants,flat.long}.test.ts"],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // One at a time, because other tests run at the same time.
