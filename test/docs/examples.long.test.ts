@@ -1,9 +1,6 @@
 /**
  * The examples that the documentation quotes do what it says. `pnpm run check` compiles them.
  */
-import { generateKey } from "@parley/core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -11,57 +8,27 @@ import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../../examples/memory-store.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
+import { makeKeys } from "../keys.ts";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 
 const run = promisify(execFile);
 const example = (name: string) => join(root, "examples", name);
 
-const key = await generateKey.pipe(
-  Effect.map(Redacted.value),
-  Effect.provide(SecureRandom.layerWebCrypto),
-  Effect.runPromise,
-);
+const [key] = (await makeKeys(1)) as [string];
 const environment = { ...withoutSettings(), API_KEY: key, PORT: "0" };
 
-it("promise.ts prints what docs/library/embedding.md shows", async () => {
-  const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
-  const { stdout } = await run(process.execPath, [example("promise.ts")], { env: environment });
-  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
-});
-
-it("product.ts and who-asks.ts print what docs/library/embedding.md shows", async () => {
-  for (const [file, heading] of [
-    ["product.ts", "## What a product adds"],
-    ["who-asks.ts", "## With Effect"],
-  ] as const) {
-    const section = fencesOf(sectionOf(read("docs/library/embedding.md"), heading));
-    const { stdout } = await run(process.execPath, [example(file)], { env: environment });
-    expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
-  }
-});
-
-it("own-rows.ts prints what docs/library/embedding.md shows", async () => {
-  const section = fencesOf(
-    sectionOf(read("docs/library/embedding.md"), "## Beside your own tables"),
-  );
-  const { stdout } = await run(process.execPath, [example("own-rows.ts")], { env: environment });
-  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
-});
-
-it("archive.ts prints what docs/library/embedding.md shows", async () => {
-  const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Erasing and moving"));
-  const { stdout } = await run(process.execPath, [example("archive.ts")], { env: environment });
-  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
-});
-
-it("own-answerer.ts prints what docs/library/write-an-answerer.md shows", async () => {
-  const shown = fencesOf(read("docs/library/write-an-answerer.md")).find(
-    ({ info }) => info === "text",
-  )!;
-  const { stdout } = await run(process.execPath, [example("own-answerer.ts")], {
-    env: environment,
-  });
-  expect(stdout.trim()).toBe(shown.text);
+it.each([
+  ["promise.ts", "embedding", "## Without Effect"],
+  ["product.ts", "embedding", "## What a product adds"],
+  ["who-asks.ts", "embedding", "## With Effect"],
+  ["own-rows.ts", "embedding", "## Beside your own tables"],
+  ["archive.ts", "embedding", "## Erasing and moving"],
+  ["own-answerer.ts", "write-an-answerer", null],
+])("%s prints what docs/library/%s.md shows", async (file, page, heading) => {
+  const text = read(`docs/library/${page}.md`);
+  const fences = fencesOf(heading === null ? text : sectionOf(text, heading));
+  const { stdout } = await run(process.execPath, [example(file)], { env: environment });
+  expect(stdout.trim()).toBe(fences.find(({ info }) => info === "text")!.text);
 });
 
 it("testing/service.node.ts passes with node --test", async () => {

@@ -1,12 +1,11 @@
-import { generateKey } from "@parley/core";
 import { Ajv2020 } from "ajv/dist/2020.js";
-import { Effect, Redacted, Schema } from "effect";
-import { SecureRandom } from "effect/crypto";
+import { Schema } from "effect";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { ProvisionFile } from "../../apps/server/src/provision/ProvisionFile.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
+import { makeKeys } from "../keys.ts";
 
 const path = "docs/provisioning.schema.json";
 
@@ -29,6 +28,8 @@ if (process.env["UPDATE_DOCS"] === "1") {
   writeFileSync(join(root, path), `${JSON.stringify(provisionSchema(), null, 2)}\n`);
 }
 
+const [key] = await makeKeys(1);
+
 it(`${path} matches the schema that the server uses (UPDATE_DOCS=1 writes it)`, () => {
   expect(JSON.parse(read(path))).toEqual(provisionSchema());
 });
@@ -40,9 +41,6 @@ describe("the published schema", () => {
     return JSON.parse(fencesOf(section).find(({ info }) => info === "json")!.text);
   };
   const chatbot = { workspace: "W", name: "N" };
-  const key = Effect.runSync(
-    Effect.provide(Effect.map(generateKey, Redacted.value), SecureRandom.layerWebCrypto),
-  );
 
   it("the published schema accepts the documented example, and every field of a chatbot", () => {
     validate(example());
