@@ -4,7 +4,7 @@
 import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { read, root } from "./docs/Fences.ts";
+import { read, root, table } from "./docs/Fences.ts";
 
 interface Manifest {
   readonly name: string;
@@ -54,21 +54,14 @@ for (const name of ["@preact/signals", "preact"]) {
 
 const rows = [...licences]
   .toSorted(([a], [b]) => (a < b ? -1 : 1))
-  .map(([name, licence]) => [`\`${name}\``, licence] as const);
-const width = (at: 0 | 1) => Math.max(...rows.map((row) => row[at].length));
-const line = (name: string, licence: string) =>
-  `| ${name.padEnd(width(0))} | ${licence.padEnd(width(1))} |`;
+  .map(([name, licence]) => [`\`${name}\``, licence]);
 
 const page = `# Third-party notices
 
 Parley needs these packages at run time. npm installs each of them with the text of its license; the server's package
 contains code of some, with the texts in its \`dist/THIRD-PARTY-NOTICES.md\`.
 
-${[
-  line("package", "license"),
-  line("-".repeat(width(0)), "-".repeat(width(1))),
-  ...rows.map((row) => line(...row)),
-].join("\n")}
+${table(["package", "license"], rows)}
 
 The package \`node\`, which installs Node.js (MIT and others), runs the server from a checkout.
 `;
