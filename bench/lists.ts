@@ -4,8 +4,7 @@
  *
  *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
- * With --erased 100, every hundredth chat is erased before the first run. The figures are medians over --rounds rounds
- * of --runs runs, because other work on the machine distorts some rounds.
+ * The figures are medians over --rounds rounds of --runs runs, because other work on the machine distorts some rounds.
  */
 import { ChatId } from "@parley/core/ports";
 import {
@@ -27,13 +26,11 @@ const { values: options } = parseArgs({
     large: { type: "string", default: "10000000" },
     runs: { type: "string", default: "500" },
     rounds: { type: "string", default: "7" },
-    erased: { type: "string" },
   },
 });
 const url = databaseUrl();
 const runs = Number(options.runs);
 const rounds = Number(options.rounds);
-const erased = options.erased === undefined ? undefined : Number(options.erased);
 
 interface Sized {
   readonly size: number;
@@ -57,19 +54,17 @@ const entries = (name: string, query: (size: number) => Partial<EntryQuery>): Li
       ...query(Math.min(size, 1_000_000)),
     }),
 ];
-/** How many of `size` chats remain. */
-const countLeft = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
 const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
 /** Lists whose p99 among many chats may be at most one and a half times their p99 among few. */
 const flatLists: ReadonlyArray<List> = [
   chats("default page", () => ({})),
-  chats("middle page", (size) => ({ page: Math.floor(countLeft(size) / 50) })),
-  chats("last page", (size) => ({ page: Math.ceil(countLeft(size) / 25) })),
+  chats("middle page", (size) => ({ page: Math.floor(size / 50) })),
+  chats("last page", (size) => ({ page: Math.ceil(size / 25) })),
   chats("oldest first, middle page", (size) => ({
     ...oldest,
-    page: Math.floor(countLeft(size) / 50),
+    page: Math.floor(size / 50),
   })),
   // Both sizes read the same number of users and ids, spread over all chats, so caches help both equally.
   chats("one user's page, of 100 users", (size, n) => ({
@@ -87,7 +82,7 @@ const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => 
     [
       chats(`by ${field}, middle`, (size) => ({
         ...by(field),
-        page: Math.floor(countLeft(size) / 50),
+        page: Math.floor(size / 50),
       })),
       () => 10_000,
     ] as const,
@@ -130,8 +125,8 @@ const program = Effect.gen(function* () {
   const sizes = yield* Effect.forEach(
     [Number(options.small), Number(options.large)],
     Effect.fnUntraced(function* (size) {
-      const schema = `flat_${size}${erased === undefined ? "" : `_without_${erased}`}`;
-      yield* fillSchema({ url, schema, chats: size, entries: Math.min(size, 1_000_000), erased });
+      const schema = `flat_${size}`;
+      yield* fillSchema({ url, schema, chats: size, entries: Math.min(size, 1_000_000) });
       const services = yield* Layer.build(layerPostgres({ url, schema }));
       return { size, store: yield* Effect.provideContext(ChatStore, services) };
     }),

@@ -4,7 +4,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { barPlot, curvePlot, type BarGroup, type Curve } from "./harness/Plot.ts";
+import { barPlot } from "./harness/Plot.ts";
 import { cpuOf, type Figures, type Result, type Run } from "./harness/Report.ts";
 import { lacks, titles, type ServerName } from "./harness/Servers.ts";
 
@@ -23,15 +23,19 @@ const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<st
     .map((cells) => `| ${cells.join(" | ")} |`)
     .join("\n");
 
-/** A table with a column for each server. */
-const comparisonTable = (
-  results: ReadonlyArray<Result>,
-  cell: (figures: Figures) => string,
-): string => {
-  const servers = (Object.keys(titles) as Array<ServerName>).filter((name) =>
+/** The servers that were measured, in the order in which reports list them. */
+const serversIn = (results: ReadonlyArray<Result>): ReadonlyArray<ServerName> =>
+  (Object.keys(titles) as Array<ServerName>).filter((name) =>
     results.some(({ figures }) => figures.some(({ server }) => server === name)),
   );
-  return table(
+
+/** A table with a column for each server. */
+const comparisonTable = (
+  servers: ReadonlyArray<ServerName>,
+  results: ReadonlyArray<Result>,
+  cell: (figures: Figures) => string,
+): string =>
+  table(
     ["request", "connections", ...servers.map(titleOf)],
     results.map(({ connections, figures, scenario }) => [
       scenario,
@@ -42,54 +46,47 @@ const comparisonTable = (
       }),
     ]),
   );
-};
 
 /** A plot of CPU time, in units of `micros` microseconds. */
 const cpuPlot = (title: string, micros: number, results: ReadonlyArray<Result>): string =>
   barPlot(
     title,
     "Dark: the server. Light: PostgreSQL.",
-    results.map(({ figures, scenario }): BarGroup => ({
+    results.map(({ figures, scenario }) => ({
       label: scenario,
       bars: figures.map(({ postgresMicros, server, serverMicros }) => ({
         name: titleOf(server),
         parts: [serverMicros / micros, postgresMicros / micros],
       })),
     })),
-    (Object.keys(titles) as Array<ServerName>)
-      .filter((name) =>
-        results.some(({ figures }) => figures.some(({ server }) => server === name)),
-      )
-      .map(titleOf),
+    serversIn(results).map(titleOf),
   );
 
 const asksPlot = (results: ReadonlyArray<Result>): string => {
-  const curve = (
-    scenario: string,
-    server: ServerName,
-    label: string,
-    isDashed: boolean,
-  ): Curve => ({
-    name: titleOf(server),
-    label,
-    isDashed,
-    points: results
-      .filter((result) => result.scenario === scenario)
-      .map(({ connections, figures }) => [
-        connections,
-        figures.find((row) => row.server === server)!.perSecond,
-      ]),
-  });
-  return curvePlot(
+  const servers = ["parley", "fastify", "care"] as const;
+  const asksOf = (name: string, at: number, server: ServerName): number =>
+    results
+      .find(({ connections, scenario }) => scenario === name && connections === at)!
+      .figures.find((row) => row.server === server)!.perSecond;
+  return barPlot(
     "Asks a second",
-    "Dashed: with Idempotency-Key, which only Parley keeps.",
-    [
-      curve("ask", "fastify", "Fastify", false),
-      curve("ask", "care", "Fastify, with care", false),
-      curve("ask", "parley", "Parley", false),
-      curve("ask with Idempotency-Key", "parley", "Parley, with key", true),
-    ],
-    plural,
+    "Light: with Idempotency-Key, which only Parley keeps.",
+    results
+      .filter(({ scenario }) => scenario === "ask")
+      .map(({ connections }) => ({
+        label: plural(connections),
+        bars: [
+          ...servers.map((server) => ({
+            name: titleOf(server),
+            parts: [asksOf("ask", connections, server), 0] as const,
+          })),
+          {
+            name: titleOf("parley"),
+            parts: [0, asksOf("ask with Idempotency-Key", connections, "parley")] as const,
+          },
+        ],
+      })),
+    servers.map(titleOf),
   );
 };
 
@@ -102,6 +99,7 @@ const isInSummary = ({ connections, scenario }: Result): boolean =>
 
 export const writeReport = (run: Run): void => {
   const { machine, node, postgres, results, rounds, seconds, starts } = run;
+  const servers = serversIn(results);
   const isLong = ({ scenario }: Result) => /streamed|model/.test(scenario);
   const at32 = results.filter((result) => result.connections === 32 && !isLong(result));
   const plots: Readonly<Record<string, string>> = {
@@ -124,9 +122,11 @@ export const writeReport = (run: Run): void => {
       ["server", "what it leaves out"],
       Object.entries(lacks).map(([name, text]) => [titleOf(name), text]),
     ),
-    throughput: comparisonTable(results, ({ perSecond }) => count(perSecond)),
-    cpu: comparisonTable(results, (figures) => count(cpuOf(figures))),
-    p99: comparisonTable(results, ({ p99Millis }) => p99Millis.toFixed(p99Millis < 100 ? 1 : 0)),
+    throughput: comparisonTable(servers, results, ({ perSecond }) => count(perSecond)),
+    cpu: comparisonTable(servers, results, (figures) => count(cpuOf(figures))),
+    p99: comparisonTable(servers, results, ({ p99Millis }) =>
+      p99Millis.toFixed(p99Millis < 100 ? 1 : 0),
+    ),
     starts: table(
       ["server", "start", "memory when idle", "after a burst of asks", "at most"],
       starts.map(({ idle, loaded, peak, server, startMillis }) => [
@@ -135,16 +135,10 @@ export const writeReport = (run: Run): void => {
         ...[idle, loaded, peak].map(megabytes),
       ]),
     ),
-    summary: table(
-      ["request", "connections", ...summaryServers.map(titleOf)],
-      results.filter(isInSummary).map(({ connections, figures, scenario }) => [
-        scenario,
-        String(connections),
-        ...summaryServers.map((name) => {
-          const row = figures.find(({ server }) => server === name);
-          return row === undefined ? "" : `${count(row.perSecond)} · ${count(cpuOf(row))} µs`;
-        }),
-      ]),
+    summary: comparisonTable(
+      summaryServers,
+      results.filter(isInSummary),
+      (figures) => `${count(figures.perSecond)} · ${count(cpuOf(figures))} µs`,
     ),
   };
   for (const path of documents) {

@@ -22,8 +22,8 @@ import {
 import { assertSame, loadOf, scenarios, type Scenario } from "./harness/Scenarios.ts";
 import {
   createChats,
-  installedStart,
   lacks,
+  prepareServer,
   startServer,
   titles,
   type Server,
@@ -49,19 +49,9 @@ const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const only = new RegExp(options.only);
 
-const readServers = (): ReadonlySet<string> => {
-  if (options.servers !== undefined) return new Set(options.servers.split(","));
-  if (against !== undefined) return new Set(["against", "parley"]);
-  return new Set([
-    "floor",
-    "fastify",
-    "care",
-    "parley",
-    "file",
-    ...(options.mastra ? ["mastra"] : []),
-  ]);
-};
-const serverNames = readServers();
+const usual = against === undefined ? "floor,fastify,care,parley,file" : "against,parley";
+const serverNames = new Set((options.servers ?? usual).split(","));
+if (options.mastra) serverNames.add("mastra");
 
 const checkOptions = (): void => {
   const unknown = [...serverNames].filter((name) => !(name in titles));
@@ -179,11 +169,8 @@ const main = async (): Promise<void> => {
     const ask = scenarios.find(({ name }) => name === "ask")!;
     const starts = new Map<ServerName, () => Promise<Server>>();
     for (const name of names) {
-      const start = await installedStart(
-        name,
-        { postgres, answers: "at once", modelUrl: null },
-        against,
-      );
+      const setUp = { postgres, answers: "at once", modelUrl: null, against } as const;
+      const start = await prepareServer(name, setUp, true);
       starts.set(name, start);
       // The first start migrates the database and fills the compile cache.
       await (await start()).stop();
@@ -208,7 +195,7 @@ const main = async (): Promise<void> => {
 
   const results: Array<Result> = [];
   for (const answers of ["at once", "from documents", "by a model"] as const) {
-    const group = selection.filter((scenario) => scenario.answers === answers);
+    const group = selection.filter((scenario) => (scenario.answers ?? "at once") === answers);
     const names = (Object.keys(titles) as Array<ServerName>).filter(
       (name) => serverNames.has(name) && group.some(({ servers }) => servers.includes(name)),
     );
@@ -217,9 +204,10 @@ const main = async (): Promise<void> => {
       postgres,
       answers,
       modelUrl: answers === "by a model" ? await startModel() : null,
+      against,
     };
     const servers: Array<Server> = [];
-    for (const name of names) servers.push(await startServer(name, setUp, against));
+    for (const name of names) servers.push(await startServer(name, setUp));
     await postgres.settle();
     for (const scenario of group) {
       const participants = servers.filter(({ name }) => scenario.servers.includes(name));

@@ -44,9 +44,12 @@ export const own = (
     child.kill("SIGKILL");
     for (let i = 0; i < 20 && !hasEnded(); i++) await sleep(100);
   };
-  stops.push(stop);
+  stopAtEnd(stop);
   return stop;
 };
+
+/** Calls `stop` at the end of the run. */
+export const stopAtEnd = (stop: () => Promise<void>): void => void stops.push(stop);
 
 /** Calls `remove` once all processes have stopped. */
 export const afterAll = (remove: () => void): void => void removals.push(remove);

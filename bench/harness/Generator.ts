@@ -41,11 +41,8 @@ const endsIn = (data: Buffer, end: Buffer) => data.subarray(-end.length).equals(
 const percentile = (sorted: Float64Array, share: number): number =>
   sorted[Math.floor(sorted.length * share)] ?? 0;
 
-type Outcome = "expected" | "refused" | "failed";
-
 interface Connection {
-  /** When the request that awaits its response was sent or was due; `null` if there is none. */
-  sentAt: number | null;
+  sentAt: number;
   isCounted: boolean;
   socket: Socket;
   /** The index of the request to send next. */
@@ -59,8 +56,6 @@ const run = ({
   millis,
   pids,
   port,
-  rate,
-  refusal,
   requests,
   staggerMillis = 0,
 }: Load): Promise<Reply> =>
@@ -72,14 +67,12 @@ const run = ({
         after === undefined ? bytes : Buffer.from(before + randomUUID() + after, "latin1");
     });
     const bodyIsRight = bodyCheck(expected);
-    const latencies: Record<Outcome, Array<number>> = { expected: [], refused: [], failed: [] };
-    /** Only a closed loop has `pausing`, in which the requests from `lead` complete before the first that counts. */
+    const latencies: Array<number> = [];
+    /** While `pausing`, the requests from `lead` complete before the first that counts. */
     let phase: "lead" | "pausing" | "counting" | "ending" | "over" = "lead";
     let unanswered = 0;
     const all: Array<Connection> = [];
-    /** In an open loop, the connections without a request, and when the requests without a connection were due. */
-    const idle: Array<Connection> = [];
-    const due: Array<number> = [];
+    const timers: Array<NodeJS.Timeout> = [];
 
     const clocks = () => ({
       millis: performance.now(),
@@ -102,33 +95,21 @@ const run = ({
       const to = clocks();
       const seconds = (to.millis - from.millis) / 1000;
       const cpu = process.cpuUsage(from.generator);
-      const figuresOf = (outcome: Outcome) => {
-        const sorted = Float64Array.from(latencies[outcome]).sort();
-        return {
-          // In an open loop, the last responses arrive after the period in which the requests were due.
-          perSecond: sorted.length / (rate === undefined ? seconds : millis / 1000),
-          p50Millis: percentile(sorted, 0.5),
-          p99Millis: percentile(sorted, 0.99),
-        };
-      };
-      const responses = latencies.expected.length + latencies.refused.length;
+      const sorted = Float64Array.from(latencies).sort();
       stop({
-        ...figuresOf("expected"),
-        serverMicros: (to.server - from.server) / responses,
-        postgresMicros: (to.postgres - from.postgres) / responses,
+        perSecond: sorted.length / seconds,
+        p50Millis: percentile(sorted, 0.5),
+        p99Millis: percentile(sorted, 0.99),
+        serverMicros: (to.server - from.server) / sorted.length,
+        postgresMicros: (to.postgres - from.postgres) / sorted.length,
         generatorBusy: (cpu.user + cpu.system) / 1e6 / seconds,
-        refused: figuresOf("refused"),
-        failed: latencies.failed.length,
       });
     };
 
-    const send = (connection: Connection, dueAt: number): void => {
+    const send = (connection: Connection): void => {
       unanswered += 1;
-      connection.sentAt = dueAt;
-      connection.isCounted =
-        rate === undefined
-          ? phase === "counting"
-          : phase !== "lead" && dueAt >= from.millis && dueAt < from.millis + millis;
+      connection.sentAt = performance.now();
+      connection.isCounted = phase === "counting";
       connection.socket.write(texts[connection.next]!());
       connection.next = (connection.next + connections) % texts.length;
     };
@@ -137,39 +118,26 @@ const run = ({
       phase = "counting";
       from = clocks();
       timers.push(setTimeout(end, millis));
-      if (rate !== undefined) return;
       for (const [n, connection] of all.entries()) {
-        if (staggerMillis === 0) send(connection, performance.now());
-        else {
-          const delay = (staggerMillis * n) / connections;
-          timers.push(setTimeout(() => send(connection, performance.now()), delay));
-        }
+        const delay = (staggerMillis * n) / connections;
+        if (delay === 0) send(connection);
+        else timers.push(setTimeout(send, delay, connection));
       }
     };
     const end = (): void => {
       phase = "ending";
-      const giveUp = (): void => {
-        if (rate === undefined) return fail(`${unanswered} responses did not arrive`);
-        for (let n = 0; n < unanswered + due.length; n++) latencies.failed.push(Infinity);
-        finish();
-      };
+      const giveUp = () => fail(`${unanswered} responses did not arrive`);
       timers.push(setTimeout(giveUp, lastAnswersMillis));
       if (unanswered === 0) finish();
     };
 
-    /** Called when the connection's request has an outcome. */
-    const settle = (connection: Connection, outcome: Outcome): void => {
+    /** Called when the connection's response has arrived. */
+    const proceed = (connection: Connection): void => {
       unanswered -= 1;
-      if (connection.isCounted) latencies[outcome].push(performance.now() - connection.sentAt!);
-      connection.sentAt = null;
-      if (rate !== undefined) {
-        const dueAt = due.shift();
-        if (dueAt === undefined) idle.push(connection);
-        else send(connection, dueAt);
-      } else if (phase === "lead" || phase === "counting") {
-        send(connection, performance.now());
-      } else if (phase === "pausing" && unanswered === 0) begin();
-      if (phase === "ending" && unanswered === 0 && due.length === 0) finish();
+      if (connection.isCounted) latencies.push(performance.now() - connection.sentAt);
+      if (phase === "lead" || phase === "counting") send(connection);
+      else if (phase === "pausing" && unanswered === 0) begin();
+      else if (phase === "ending" && unanswered === 0) finish();
     };
 
     const open = (connection: Connection): void => {
@@ -179,10 +147,8 @@ const run = ({
       const judge = (status: number, body: Buffer, data: Buffer): void => {
         parts = [];
         isChunked = false;
-        if (status === expected.status && bodyIsRight(body)) return settle(connection, "expected");
-        if (rate === undefined)
-          return fail(`an unexpected response: ${data.toString("utf8", 0, 2000)}`);
-        settle(connection, status === refusal ? "refused" : "failed");
+        if (status === expected.status && bodyIsRight(body)) return proceed(connection);
+        fail(`an unexpected response: ${data.toString("utf8", 0, 2000)}`);
       };
       const read = (chunk: Buffer): void => {
         parts.push(chunk);
@@ -219,54 +185,16 @@ const run = ({
         },
       });
       connection.socket = socket;
-      socket.once("connect", () => {
-        if (rate === undefined) send(connection, performance.now());
-        else idle.push(connection);
-      });
-      socket.on("error", (error) => rate === undefined && fail(error.message));
-      socket.on("close", () => {
-        if (phase === "over") return;
-        if (rate === undefined) return fail("the server closed a connection");
-        const at = idle.indexOf(connection);
-        if (at >= 0) idle.splice(at, 1);
-        setTimeout(open, 10, connection);
-        if (connection.sentAt !== null) {
-          unanswered -= 1;
-          if (connection.isCounted) latencies.failed.push(performance.now() - connection.sentAt);
-          connection.sentAt = null;
-        }
-      });
+      socket.once("connect", () => send(connection));
+      socket.on("error", (error) => fail(error.message));
+      socket.on("close", () => fail("the server closed a connection"));
     };
 
-    const lead = (): void => {
-      if (phase !== "lead") return;
-      if (rate !== undefined) return begin();
-      phase = "pausing";
-    };
-    const timers = [setTimeout(lead, leadMillis)];
-    for (let next = 0; next < connections; next++) {
-      const connection = {
-        sentAt: null,
-        isCounted: false,
-        socket: null!,
-        next: next % texts.length,
-      };
+    timers.push(setTimeout(() => (phase = "pausing"), leadMillis));
+    for (let n = 0; n < connections; n++) {
+      const connection = { sentAt: 0, isCounted: false, socket: null!, next: n % texts.length };
       all.push(connection);
       open(connection);
-    }
-    if (rate !== undefined) {
-      const start = performance.now();
-      let sent = 0;
-      const timer = setInterval(() => {
-        if (phase === "over" || phase === "ending") return clearInterval(timer);
-        const now = performance.now();
-        for (; sent < ((now - start) / 1000) * rate; sent++) {
-          const dueAt = start + (sent / rate) * 1000;
-          const connection = idle.pop();
-          if (connection === undefined) due.push(dueAt);
-          else send(connection, dueAt);
-        }
-      }, 1);
     }
   });
 

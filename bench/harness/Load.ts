@@ -25,17 +25,10 @@ export interface Load {
    */
   readonly requests: ReadonlyArray<string>;
   readonly expected: Expected;
+  /** Each sends its next request when the response to its last one is complete. */
   readonly connections: number;
   /**
-   * Requests per second over all connections, whatever happened to earlier requests: an open loop. Latency is then
-   * measured from when the request was due, and unexpected responses are counted. If absent, the loop is closed: a
-   * connection sends its next request when a response is complete, and an unexpected response ends the measurement.
-   */
-  readonly rate?: number;
-  /** The status of responses that an open loop counts as refusals. */
-  readonly refusal?: number;
-  /**
-   * In a closed loop, the first requests that count are spread over this many milliseconds; 0 by default. Streams that
+   * The first requests that count are spread over this many milliseconds; 0 by default. Streams that
    * started together would be served together, which costs less.
    */
   readonly staggerMillis?: number;
@@ -56,14 +49,6 @@ export interface Measurement {
   readonly postgresMicros: number;
   /** Share of one core that the generator itself used. */
   readonly generatorBusy: number;
-  /** The refusals in an open loop. */
-  readonly refused: {
-    readonly perSecond: number;
-    readonly p50Millis: number;
-    readonly p99Millis: number;
-  };
-  /** Responses in an open loop that were neither expected nor refusals, and requests without a response. */
-  readonly failed: number;
 }
 
 export type Reply = Measurement | { readonly failure: string };

@@ -1,5 +1,5 @@
 /**
- * Plots as SVG without styles or scripts, so that they are displayed wherever images are.
+ * Bar charts as SVG without styles or scripts, so that they are displayed wherever images are.
  */
 
 const width = 760;
@@ -32,8 +32,8 @@ const text = (
 const rectangle = (x: number, y: number, w: number, h: number, colour: string, opacity = 1) =>
   `<rect x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${w.toFixed(1)}" height="${h.toFixed(1)}" fill="${colour}" fill-opacity="${opacity}"/>`;
 
-const line = (x1: number, y1: number, x2: number, y2: number, colour: string, w = 1) =>
-  `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" stroke="${colour}" stroke-width="${w}"/>`;
+const verticalLine = (x: number, from: number, to: number, colour: string) =>
+  `<line x1="${x.toFixed(1)}" y1="${from.toFixed(1)}" x2="${x.toFixed(1)}" y2="${to.toFixed(1)}" stroke="${colour}"/>`;
 
 /** The white background keeps the picture legible on dark pages, too. */
 const picture = (title: string, height: number, parts: ReadonlyArray<string>): string =>
@@ -102,7 +102,7 @@ export const barPlot = (
   const grid: Array<string> = [];
   for (let value = 0; value <= most; value += step) {
     const x = left + value * scale;
-    grid.push(line(x, 64, x, y - gap + 6, "#dee2e6"));
+    grid.push(verticalLine(x, 64, y - gap + 6, "#dee2e6"));
     grid.push(text(x, y + 8, number(value), { anchor: "middle", colour: "#868e96", size: 11 }));
   }
   return picture(title, y + 40, [
@@ -110,67 +110,5 @@ export const barPlot = (
     ...grid,
     ...parts,
     text(16, y + 30, note, { colour: "#868e96", size: 11 }),
-  ]);
-};
-
-export interface Curve {
-  readonly name: string;
-  readonly points: ReadonlyArray<readonly [x: number, y: number]>;
-  readonly isDashed?: boolean;
-  readonly label: string;
-}
-
-/** Draws curves over a logarithmic x axis, each with a label at its end. */
-export const curvePlot = (
-  title: string,
-  note: string,
-  curves: ReadonlyArray<Curve>,
-  xLabel: (x: number) => string,
-): string => {
-  const [left, right, top, bottom] = [64, 190, 50, 300];
-  const points = curves.flatMap((curve) => curve.points);
-  const xs = [...new Set(points.map(([x]) => x))].toSorted((a, b) => a - b);
-  const most = Math.max(...points.map(([, y]) => y));
-  const span = Math.log(xs.at(-1)! / xs[0]!);
-  const toX = (x: number) => left + (Math.log(x / xs[0]!) / span) * (width - left - right);
-  const toY = (y: number) => bottom - (y / most) * (bottom - top);
-  const step = stepOf(most);
-  const grid: Array<string> = [];
-  for (let value = 0; value <= most; value += step) {
-    grid.push(line(left, toY(value), width - right, toY(value), "#dee2e6"));
-    grid.push(
-      text(left - 8, toY(value) + 4, number(value), { anchor: "end", colour: "#868e96", size: 11 }),
-    );
-  }
-  for (const x of xs) {
-    grid.push(
-      text(toX(x), bottom + 18, xLabel(x), { anchor: "middle", colour: "#868e96", size: 11 }),
-    );
-  }
-  // Labels of curves that end close to each other are moved apart.
-  let last = Infinity;
-  const ends = curves
-    .map((curve) => ({ curve, y: toY(curve.points.at(-1)![1]) }))
-    .toSorted((a, b) => b.y - a.y)
-    .map(({ curve, y }) => {
-      last = Math.min(y, last - 15);
-      return text(width - right + 10, last + 4, curve.label, { colour: colourOf(curve.name) });
-    });
-  const polylines = curves.flatMap(({ isDashed = false, name, points }) => {
-    const path = points.map(([x, y]) => `${toX(x).toFixed(1)},${toY(y).toFixed(1)}`).join(" ");
-    const dashes = isDashed ? ' stroke-dasharray="6 4"' : "";
-    return [
-      `<polyline points="${path}" fill="none" stroke="${colourOf(name)}" stroke-width="2"${dashes}/>`,
-      ...points.map(
-        ([x, y]) =>
-          `<circle cx="${toX(x).toFixed(1)}" cy="${toY(y).toFixed(1)}" r="3" fill="${colourOf(name)}"/>`,
-      ),
-    ];
-  });
-  return picture(title, bottom + 56, [
-    ...grid,
-    ...polylines,
-    ...ends,
-    text(16, bottom + 44, note, { colour: "#868e96", size: 11 }),
   ]);
 };

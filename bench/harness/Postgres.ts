@@ -1,16 +1,14 @@
 /**
  * A throwaway PostgreSQL with the binaries of the tests, a new data directory and a free port. Its
- * settings are PostgreSQL's defaults, including those for durability, except that its shared buffers are larger, it
- * logs only panics, and its checkpoints are so rare that none falls within a round.
+ * settings are PostgreSQL's defaults, including those for durability, except that its shared buffers are larger
+ * and its checkpoints are so rare that none falls within a round.
  */
 import pg from "pg";
-import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, own } from "./Children.ts";
-import { createCluster } from "../../test/PostgresCluster.ts";
+import { createCluster, startCluster } from "../../test/PostgresCluster.ts";
+import { afterAll, stopAtEnd } from "./Children.ts";
 
 export interface Postgres {
   readonly pid: number;
@@ -27,26 +25,19 @@ export interface Postgres {
 export const startPostgres = async (): Promise<Postgres> => {
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
-  const { command, urlOf: url } = await createCluster(directory, {
+  const cluster = await createCluster(directory, {
     shared_buffers: "512MB",
     max_wal_size: "8GB",
     checkpoint_timeout: "1h",
-    log_min_messages: "panic",
   });
-  const [program, args, options] = command;
-  const child = spawn(program, args, {
-    ...options,
-    stdio: ["ignore", "ignore", "inherit"],
-    detached: true,
-  });
-  // SIGINT is PostgreSQL's "fast" shutdown.
-  own("PostgreSQL", child, "SIGINT");
-
+  const { pid, stop } = await startCluster(cluster);
+  stopAtEnd(stop);
+  const { urlOf: url } = cluster;
   const urls: Array<string> = [];
   const admin = await connectTo(url("postgres"));
   const { rows } = await admin.query<{ server_version: string }>("SHOW server_version");
   return {
-    pid: child.pid!,
+    pid,
     version: rows[0]!.server_version,
     createDatabase: async (prefix) => {
       const name = `${prefix}_${urls.length + 1}`;
@@ -63,18 +54,11 @@ export const startPostgres = async (): Promise<Postgres> => {
 };
 
 const connectTo = async (connectionString: string): Promise<pg.Client> => {
-  for (let tries = 1; ; tries++) {
-    const client = new pg.Client({ connectionString });
-    // At the end of the run, PostgreSQL is stopped while this connection is open.
-    client.on("error", () => {});
-    try {
-      await client.connect();
-      return client;
-    } catch (error) {
-      if (tries === 100) throw error;
-      await sleep(100);
-    }
-  }
+  const client = new pg.Client({ connectionString });
+  // At the end of the run, PostgreSQL is stopped while this connection is open.
+  client.on("error", () => {});
+  await client.connect();
+  return client;
 };
 
 const query = async (databaseUrl: string, text: string, values?: Array<unknown>): Promise<void> => {

@@ -60,13 +60,6 @@ export const figuresOf = (server: string, rounds: ReadonlyArray<Measurement>): F
 
 export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
 
-/** `figures` relative to `reference`. */
-const ratiosOf = (figures: Figures, reference: Figures) => ({
-  throughput: figures.perSecond / reference.perSecond,
-  cpu: cpuOf(figures) / cpuOf(reference),
-  p99: figures.p99Millis / reference.p99Millis,
-});
-
 /** Returns lines for a terminal. Each server's ratios are relative to `reference`, if that was measured. */
 export const linesOf = (
   figures: ReadonlyArray<Figures>,
@@ -83,9 +76,12 @@ export const linesOf = (
       ` (server ${serverMicros.toFixed(0)} + PostgreSQL ${postgresMicros.toFixed(0)})`.padEnd(34),
     ];
     if (reference === undefined || reference === row) return columns.join("").trimEnd();
-    const { cpu, p99, throughput } = ratiosOf(row, reference);
-    const ratios = `throughput ${throughput.toFixed(2)}, CPU ${cpu.toFixed(2)}, p99 ${p99.toFixed(2)}`;
-    return `${columns.join("")}  of ${reference.server}: ${ratios}`;
+    const [throughput, cpu, p99] = [
+      perSecond / reference.perSecond,
+      cpuOf(row) / cpuOf(reference),
+      p99Millis / reference.p99Millis,
+    ].map((ratio) => ratio.toFixed(2));
+    return `${columns.join("")}  of ${reference.server}: throughput ${throughput}, CPU ${cpu}, p99 ${p99}`;
   });
 
 export const startLine = ({ idle, loaded, peak, server, startMillis }: StartFigures): string => {

@@ -9,16 +9,19 @@ import type { Answers, Server, ServerName } from "./Servers.ts";
 
 export interface Scenario {
   readonly name: string;
-  readonly answers: Answers;
+  /** "at once" by default. */
+  readonly answers?: Answers;
   readonly connections: ReadonlyArray<number>;
   readonly servers: ReadonlyArray<ServerName>;
   /** The connections take turns to send these requests. */
   readonly requests: (server: Server) => ReadonlyArray<Request>;
-  readonly match: Expected["match"];
+  /** "all but digits" by default. */
+  readonly match?: Expected["match"];
   readonly staggerMillis?: number;
 }
 
 const parleys = ["against", "file", "parley"] as const;
+const stored = ["fastify", "care", ...parleys] as const;
 
 /** The number of chats that receive asks. Each soon has 20 entries, as many as an ask reads. */
 const askedChats = 1024;
@@ -44,7 +47,6 @@ const streamHeaders = { accept: "text/event-stream" };
 export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "details",
-    answers: "at once",
     connections: [32, 128],
     servers: ["floor", "fastify", "care", ...parleys],
     requests: () => [{ method: "GET", path: "/api/details" }],
@@ -52,57 +54,46 @@ export const scenarios: ReadonlyArray<Scenario> = [
   },
   {
     name: "list",
-    answers: "at once",
     connections: [32, 128],
-    servers: ["fastify", "care", ...parleys],
+    servers: stored,
     requests: () => [{ method: "GET", path: "/api/chats" }],
     match: "bytes",
   },
   {
     name: "history",
-    answers: "at once",
     connections: [32, 128],
-    servers: ["fastify", "care", ...parleys],
+    servers: stored,
     requests: ({ longChat }) => [{ method: "GET", path: `/api/chats/${longChat}/history` }],
     match: "bytes",
   },
   {
     name: "create",
-    answers: "at once",
     connections: [32, 128],
-    servers: ["fastify", "care", ...parleys],
+    servers: stored,
     requests: () => [
       { method: "POST", path: "/api/chats", body: { name: "Chat", userRef: "u-1" } },
     ],
-    match: "all but digits",
   },
   {
     name: "ask",
-    answers: "at once",
     connections: [1, 8, 32, 128],
     servers: ["floor", "fastify", "care", ...parleys],
     ...asks(instantQuestion),
-    match: "all but digits",
   },
   {
     name: "ask with Idempotency-Key",
-    answers: "at once",
     connections: [1, 8, 32, 128],
-    servers: ["fastify", "care", ...parleys],
+    servers: stored,
     ...asks(instantQuestion, keyHeaders),
-    match: "all but digits",
   },
   {
     name: "ask, all in one chat",
-    answers: "at once",
     connections: [64],
-    servers: ["fastify", "care", ...parleys],
+    servers: stored,
     requests: ({ chats }) => [ask(chats.at(-1)!, instantQuestion)],
-    match: "all but digits",
   },
   {
     name: "ask, streamed in 200 pieces",
-    answers: "at once",
     connections: [32],
     servers: ["floor", "fastify", ...parleys],
     ...asks(pacedQuestion, streamHeaders),
@@ -115,7 +106,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     connections: [1, 32],
     servers: parleys,
     ...asks(documentsQuestion),
-    match: "all but digits",
   },
   {
     name: "ask a model",
@@ -123,7 +113,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     connections: [16],
     servers: ["fastify", "mastra", ...parleys],
     ...asks(instantQuestion),
-    match: "all but digits",
     staggerMillis,
   },
   {
@@ -153,7 +142,7 @@ const toText = ({ body, headers, method, path }: Request, key: string): string =
 
 /** A scenario's requests for a server, and the expected response, which is obtained by sending the first request. */
 export const loadOf = async (
-  { match, requests, staggerMillis = 0 }: Scenario,
+  { match = "all but digits", requests, staggerMillis = 0 }: Scenario,
   server: Server,
 ): Promise<Pick<Load, "expected" | "port" | "requests" | "staggerMillis">> => {
   const all = requests(server);
@@ -183,7 +172,7 @@ export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Ex
       throw new Error(`${scenario.name}: ${name} responded with ${status}: ${body}`);
     if (name === "floor") return [];
     const json = scenario.match === "last event" ? body.split("\ndata: ").at(-1)! : body;
-    return json.startsWith("{") ? [`${name}: ${JSON.stringify(plain(JSON.parse(json)))}`] : [];
+    return json.startsWith("{") ? [`${name}: ${plain(json)}`] : [];
   });
   const contents = texts.map((text) => text.slice(text.indexOf(":")));
   if (new Set(contents).size > 1) {
@@ -191,15 +180,14 @@ export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Ex
   }
 };
 
-/** A value with its keys sorted, and its valid ids and times replaced with "an id" and "a time". */
-const plain = (value: unknown, key = ""): unknown => {
-  if (key === "id" || key === "chat_id") return Number.isSafeInteger(value) ? "an id" : value;
-  if (key === "_createTime") {
-    return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(String(value)) ? "a time" : value;
-  }
-  if (Array.isArray(value)) return value.map((item) => plain(item));
-  if (typeof value !== "object" || value === null) return value;
-  return Object.entries(value)
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, inner]) => [name, plain(inner, name)]);
-};
+/** A JSON text with its keys sorted, and its valid ids and times replaced with "an id" and "a time". */
+const plain = (text: string): string =>
+  JSON.stringify(
+    JSON.parse(text, (key, value) => {
+      if (key === "id" || key === "chat_id") return Number.isSafeInteger(value) ? "an id" : value;
+      if (key === "_createTime")
+        return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(value) ? "a time" : value;
+      const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+      return isObject ? Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)) : value;
+    }),
+  );

@@ -84,21 +84,20 @@ const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "genera
   encoding: "utf8",
 }).trim();
 
-interface Program {
-  readonly file?: string;
-  readonly args: ReadonlyArray<string>;
-  readonly env: Readonly<Record<string, string>>;
-}
+/** So that what is installed runs on this Node. */
+const path = `${dirname(process.execPath)}:${process.env["PATH"]}`;
 
 /** Starts a server's process, shows its standard error, and waits until the server accepts the key. */
 const startProgram = async (
   name: ServerName,
   port: number,
-  { args, env, file = process.execPath }: Program,
+  args: ReadonlyArray<string>,
+  env: Readonly<Record<string, string>>,
+  file = process.execPath,
 ): Promise<Server> => {
   const startedAt = performance.now();
   const child = spawn(file, args, {
-    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], NODE_ENV: "production", ...env },
+    env: { PATH: path, HOME: process.env["HOME"], NODE_ENV: "production", ...env },
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });
@@ -150,57 +149,26 @@ export interface SetUp {
   readonly answers: Answers;
   /** The URL of the language model, if that answers. */
   readonly modelUrl: string | null;
+  /** The folder of the other checkout. */
+  readonly against: string | undefined;
 }
 
-/** Starts a new process of a server, with the same database each time. */
-type Start = () => Promise<Server>;
-
-/** Settings for a Parley server with the chatbot and the key. */
-const parleySettings = (databaseUrl: string, port: number): Readonly<Record<string, string>> => {
-  const provision = join(temporary(), "provision.json");
+/** Writes the file that provisions Parley's chatbot and its key. */
+const provision = (): string => {
+  const file = join(temporary(), "provision.json");
   const scopes = ["read", "write", "ask"];
-  writeFileSync(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [{ key, scopes }] }] }));
-  return {
-    DATABASE_URL: databaseUrl,
-    PARLEY_STORE: "postgres",
-    PARLEY_PORT: String(port),
-    PARLEY_MANAGEMENT_PORT: "0",
-    PARLEY_DRAIN_DELAY: "0 seconds",
-    PARLEY_PROVISION: provision,
-  };
+  writeFileSync(file, JSON.stringify({ chatbots: [{ ...chatbot, keys: [{ key, scopes }] }] }));
+  return file;
 };
 
-/** Parley from a checkout. Unless documents answer, `servers/parley.ts` replaces its answerer that quotes them. */
-const parleyOf = async (
-  { answers, modelUrl }: SetUp,
-  name: ServerName,
-  checkout: string,
-  databaseUrl: string,
-  settings: Readonly<Record<string, string>> = {},
-): Promise<Start> => {
-  const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
-  const port = await freePort();
-  const env = {
-    ...parleySettings(databaseUrl, port),
-    ...(modelUrl !== null && { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
-    ...settings,
-  };
-  const args = [...(answers === "from documents" ? [] : [preload]), mainOf(checkout), "serve"];
-  return () => startProgram(name, port, { args, env });
-};
-
-/** Parley's server package, built from a checkout and installed with npm in its own folder. */
-const installPackage = async (
-  { postgres }: SetUp,
-  name: ServerName,
-  checkout: string,
-): Promise<Start> => {
+/** Installs Parley's server package, built from a checkout, with npm in its own folder; returns the command. */
+const installPackage = (checkout: string): string => {
   const folder = temporary();
   const server = join(checkout, "apps/server");
   const run = (command: string, args: ReadonlyArray<string>, cwd: string) =>
     execFileSync(command, args, {
       cwd,
-      env: { ...process.env, PATH: `${dirname(process.execPath)}:${process.env["PATH"]}` },
+      env: { ...process.env, PATH: path },
       stdio: ["ignore", "ignore", "inherit"],
     });
   run(process.execPath, ["build.ts"], server);
@@ -208,23 +176,11 @@ const installPackage = async (
   const [tarball] = globSync("*.tgz", { cwd: folder });
   writeFileSync(join(folder, "package.json"), '{ "private": true }');
   run("npm", ["install", "--no-audit", "--no-fund", "--omit=peer", `./${tarball}`], folder);
-  const port = await freePort();
-  const env = {
-    ...parleySettings(await postgres.createDatabase("installed"), port),
-    PATH: `${dirname(process.execPath)}:${process.env["PATH"]}`,
-  };
-  return () =>
-    startProgram(name, port, {
-      file: join(folder, "node_modules/.bin/parley"),
-      args: ["serve"],
-      env,
-    });
+  return join(folder, "node_modules/.bin/parley");
 };
 
-const fastify = async (
-  { modelUrl, postgres: { createDatabase, run } }: SetUp,
-  name: "fastify" | "care",
-): Promise<Start> => {
+/** Creates the database of a Fastify server; returns its URL. */
+const createFastifyDatabase = async ({ createDatabase, run }: Postgres, name: string) => {
   const databaseUrl = await createDatabase(name);
   await run(databaseUrl, readFileSync(pathOf("../servers/schema.sql"), "utf8"));
   const { description, helloMessage, name: chatbotName, workspace } = chatbot;
@@ -237,18 +193,11 @@ const fastify = async (
      INSERT INTO api_keys (hash, chatbot_id) SELECT $5, id FROM chatbot`,
     [workspace, chatbotName, description, helloMessage, createHash("sha256").update(key).digest()],
   );
-  const port = await freePort();
-  const env = {
-    DATABASE_URL: databaseUrl,
-    PORT: String(port),
-    ...(modelUrl !== null && { MODEL_URL: modelUrl }),
-    ...(name === "care" && { CARE: "1" }),
-  };
-  return () => startProgram(name, port, { args: [pathOf("../servers/fastify.ts")], env });
+  return databaseUrl;
 };
 
-/** Installs Mastra on first use, because only this server needs its 280 MB. */
-const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
+/** Installs Mastra on first use, because only this server needs its 280 MB; returns its program. */
+const installMastra = (): string => {
   const folder = pathOf("../mastra");
   if (!existsSync(join(folder, "node_modules"))) {
     execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund"], {
@@ -256,65 +205,68 @@ const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
       stdio: "inherit",
     });
   }
-  const port = await freePort();
-  const env = {
-    DATABASE_URL: await postgres.createDatabase("mastra"),
-    PORT: String(port),
-    MODEL_URL: modelUrl!,
-    MASTRA_TELEMETRY_DISABLED: "1",
-  };
-  return () => startProgram("mastra", port, { args: [join(folder, "server.ts")], env });
+  return join(folder, "server.ts");
 };
 
-const floor = async (): Promise<Start> => {
-  const port = await freePort();
-  const env = { PORT: String(port) };
-  return () => startProgram("floor", port, { args: [pathOf("../servers/floor.ts")], env });
-};
+/** Starts a new process of a server, with the same database each time. */
+type Start = () => Promise<Server>;
 
-const startOf = async (
+/** Prepares a server: from the checkout or, if `isInstalled`, Parley from its package. */
+export const prepareServer = async (
   name: ServerName,
-  setUp: SetUp,
-  against: string | undefined,
-  isInstalled: boolean,
+  { against, answers, modelUrl, postgres }: SetUp,
+  isInstalled = false,
 ): Promise<Start> => {
+  const port = await freePort();
+  const program =
+    (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>, file?: string): Start =>
+    () =>
+      startProgram(name, port, args, { PORT: String(port), ...env }, file);
+  const model = modelUrl === null ? {} : { MODEL_URL: modelUrl };
   switch (name) {
     case "floor":
-      return floor();
+      return program([pathOf("../servers/floor.ts")], {});
+    case "mastra": {
+      const env = { ...model, MASTRA_TELEMETRY_DISABLED: "1" };
+      return program([installMastra()], {
+        ...env,
+        DATABASE_URL: await postgres.createDatabase(name),
+      });
+    }
     case "fastify":
-    case "care":
-      return fastify(setUp, name);
-    case "mastra":
-      return mastra(setUp);
-    case "file": {
-      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: temporary() };
-      return parleyOf(setUp, name, thisCheckout, "postgres://unused", settings);
+    case "care": {
+      const env = { ...model, ...(name === "care" && { CARE: "1" }) };
+      const databaseUrl = await createFastifyDatabase(postgres, name);
+      return program([pathOf("../servers/fastify.ts")], { ...env, DATABASE_URL: databaseUrl });
     }
     case "against":
+    case "file":
     case "parley": {
-      const checkout = resolve(name === "parley" ? thisCheckout : against!);
-      if (isInstalled) return installPackage(setUp, name, checkout);
-      return parleyOf(setUp, name, checkout, await setUp.postgres.createDatabase(name));
+      const checkout = resolve(name === "against" ? against! : thisCheckout);
+      const env = {
+        PARLEY_PORT: String(port),
+        PARLEY_MANAGEMENT_PORT: "0",
+        PARLEY_DRAIN_DELAY: "0 seconds",
+        PARLEY_PROVISION: provision(),
+        ...(name === "file"
+          ? { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: temporary() }
+          : { PARLEY_STORE: "postgres", DATABASE_URL: await postgres.createDatabase(name) }),
+        ...(modelUrl !== null && { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
+      };
+      if (isInstalled) return program(["serve"], env, installPackage(checkout));
+      // Unless documents answer, this replaces the answerer that quotes them.
+      const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
+      const options = answers === "from documents" ? [] : [preload];
+      return program([...options, mainOf(checkout), "serve"], env);
     }
   }
 };
 
-/** Starts a server with its chats. `against` is the folder of the other checkout. */
-export const startServer = async (
-  name: ServerName,
-  setUp: SetUp,
-  against: string | undefined,
-): Promise<Server> => {
-  const start = await startOf(name, setUp, against, false);
+/** Starts a server with its chats. */
+export const startServer = async (name: ServerName, setUp: SetUp): Promise<Server> => {
+  const start = await prepareServer(name, setUp);
   const server = await start();
   if (name === "floor") return { ...server, chats: [1], longChat: 1 };
   const serverWithChats = await createChats(server, chats);
   return setUp.answers === "at once" ? addLongChat(serverWithChats) : serverWithChats;
 };
-
-/** Returns the function that starts an installed server, without chats. */
-export const installedStart = (
-  name: ServerName,
-  setUp: SetUp,
-  against: string | undefined,
-): Promise<Start> => startOf(name, setUp, against, true);

@@ -1,16 +1,16 @@
 /**
  * The baseline: the interface as one would write it by hand with Fastify and `pg`, with request and response schemas,
- * prepared statements, and one round trip where one is enough. With a model, it uses the AI SDK's `streamText`.
+ * prepared statements, and one round trip where one is enough; errors have Fastify's own shapes. With a model, it uses the AI SDK's `streamText`.
  *
  * Environment: DATABASE_URL; PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts`
  * answers; and CARE=1, which batches writes as Parley does (see `inBatches` and `BatchedResponse`).
  */
 import type { ModelMessage } from "ai";
-import Fastify, { type FastifyError, type FastifyReply } from "fastify";
+import Fastify, { type FastifyReply } from "fastify";
 import { hash } from "node:crypto";
 import { ServerResponse } from "node:http";
 import pg from "pg";
-import { answer } from "./answers.ts";
+import { answer, streamAnswer } from "./answers.ts";
 
 interface Chatbot {
   readonly id: number;
@@ -117,93 +117,58 @@ const chatbotOf = async (key: string): Promise<Chatbot | undefined> => {
   return chatbot;
 };
 
-const chat = {
-  type: "object",
-  properties: {
-    id: { type: "integer" },
-    name: { type: ["string", "null"] },
-    userRef: { type: ["string", "null"] },
-    _createTime: { type: "string", format: "date-time" },
-  },
-} as const;
+const object = <const P>(properties: P) => ({ type: "object", properties }) as const;
+const [integer, text] = [{ type: "integer" }, { type: "string" }] as const;
+const nullableText = { type: ["string", "null"] } as const;
+const time = { type: "string", format: "date-time" } as const;
 
-const entry = {
-  type: "object",
-  properties: {
-    id: { type: "integer" },
-    chat_id: { type: "integer" },
-    question: { type: "string" },
-    answer: { type: "string" },
-    moderation: { type: "string" },
-    flagged: { type: "boolean" },
-    _createTime: { type: "string", format: "date-time" },
-  },
-} as const;
+const chat = object({ id: integer, name: nullableText, userRef: nullableText, _createTime: time });
+const entry = object({
+  id: integer,
+  chat_id: integer,
+  question: text,
+  answer: text,
+  moderation: text,
+  flagged: { type: "boolean" },
+  _createTime: time,
+});
+const details = object({ chatBotName: text, chatBotDescription: text, workspaceName: text });
 
-const details = {
-  type: "object",
-  properties: {
-    chatBotName: { type: "string" },
-    chatBotDescription: { type: "string" },
-    workspaceName: { type: "string" },
-  },
-} as const;
+const envelope = <const S>(data: S) => object({ status: integer, data });
+const listEnvelope = <const S>(items: S) =>
+  object({ status: integer, data: { type: "array", items }, meta: object({ total: integer }) });
 
-const envelope = <const S>(data: S) =>
-  ({ type: "object", properties: { status: { type: "integer" }, data } }) as const;
-
-const listEnvelope = <const S>(item: S) =>
-  ({
-    type: "object",
-    properties: {
-      status: { type: "integer" },
-      data: { type: "array", items: item },
-      meta: { type: "object", properties: { total: { type: "integer" } } },
-    },
-  }) as const;
-
-const chatBody = {
-  type: "object",
-  properties: {
-    name: { type: ["string", "null"], maxLength: 255 },
-    userRef: { type: ["string", "null"], maxLength: 60 },
-  },
-} as const;
-
+const chatBody = object({
+  name: { ...nullableText, maxLength: 255 },
+  userRef: { ...nullableText, maxLength: 60 },
+});
 const askBody = {
-  type: "object",
+  ...object({ chat_id: integer, query: { ...text, minLength: 1, maxLength: 200 } }),
   required: ["query"],
-  properties: {
-    chat_id: { type: "integer" },
-    query: { type: "string", minLength: 1, maxLength: 200 },
-  },
 } as const;
-
-const pageQuery = {
-  type: "object",
-  properties: {
-    limit: { type: "integer", minimum: 1, maximum: 100, default: 25 },
-    page: { type: "integer", minimum: 1, default: 1 },
-  },
-} as const;
+const pageQuery = object({
+  limit: { ...integer, minimum: 1, maximum: 100, default: 25 },
+  page: { ...integer, minimum: 1, default: 1 },
+});
 
 interface PageQuery {
   readonly limit: number;
   readonly page: number;
 }
 
-interface NewChat {
-  readonly chatbot: Chatbot;
-  readonly name: string | null;
-  readonly userRef: string | null;
-}
-
 /** Creates chats with their hello entries. All belong to one chatbot, because this server has no other. */
-const createChat = inBatches(async (chats: ReadonlyArray<NewChat>) => {
-  const { helloMessage, id } = chats[0]!.chatbot;
-  const { rows } = await pool.query({
-    name: "create-chats",
-    text: `WITH chat AS (
+const createChat = inBatches(
+  async (
+    chats: ReadonlyArray<{
+      readonly chatbot: Chatbot;
+      readonly name: string | null;
+      readonly userRef: string | null;
+    }>,
+  ) => {
+    const { helloMessage, id } = chats[0]!.chatbot;
+    const { rows } = await pool.query({
+      name: "create-chats",
+      text: `WITH chat AS (
              INSERT INTO chats (chatbot_id, name, user_ref)
              SELECT $1, name, user_ref FROM unnest($2::text[], $3::text[]) AS c (name, user_ref)
              RETURNING id, name, user_ref, create_time
@@ -212,31 +177,39 @@ const createChat = inBatches(async (chats: ReadonlyArray<NewChat>) => {
              SELECT id, '', $4::text FROM chat WHERE $4::text IS NOT NULL
            )
            SELECT id, name, user_ref AS "userRef", create_time AS "_createTime" FROM chat ORDER BY id`,
-    values: [id, chats.map(({ name }) => name), chats.map(({ userRef }) => userRef), helloMessage],
-  });
-  return rows;
-});
+      values: [
+        id,
+        chats.map(({ name }) => name),
+        chats.map(({ userRef }) => userRef),
+        helloMessage,
+      ],
+    });
+    return rows;
+  },
+);
 
-interface NewEntry {
-  readonly chatId: number;
-  readonly question: string;
-  readonly answer: string;
-}
-
-const insertEntry = inBatches(async (entries: ReadonlyArray<NewEntry>) => {
-  const { rows } = await pool.query({
-    name: "insert-entries",
-    text: `INSERT INTO entries (chat_id, question, answer)
+const insertEntry = inBatches(
+  async (
+    entries: ReadonlyArray<{
+      readonly chatId: number;
+      readonly question: string;
+      readonly answer: string;
+    }>,
+  ) => {
+    const { rows } = await pool.query({
+      name: "insert-entries",
+      text: `INSERT INTO entries (chat_id, question, answer)
            SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[])
            RETURNING id, chat_id, question, answer, moderation, flagged, create_time AS "_createTime"`,
-    values: [
-      entries.map(({ chatId }) => chatId),
-      entries.map(({ question }) => question),
-      entries.map(({ answer }) => answer),
-    ],
-  });
-  return rows;
-});
+      values: [
+        entries.map(({ chatId }) => chatId),
+        entries.map(({ question }) => question),
+        entries.map(({ answer }) => answer),
+      ],
+    });
+    return rows;
+  },
+);
 
 /** The newest entries in a chat, the oldest of them first, or `null` if the chatbot has no such chat. */
 const entriesOf = async ({ id }: Chatbot, chatId: number) => {
@@ -274,179 +247,128 @@ const app = Fastify({
   ...(hasCare && { http: { ServerResponse: BatchedResponse as typeof ServerResponse } }),
 });
 
-app.setNotFoundHandler((request, reply) =>
-  reply.code(404).send({
-    status: 404,
-    code: 400001,
-    message: "INVALID_PATH",
-    method: request.method,
-    path: request.url.split("?", 1)[0],
+app.decorateRequest("chatbot", null as unknown as Chatbot);
+app.addHook("onRequest", async (request, reply) => {
+  const key = request.headers["x-api-key"];
+  const chatbot = typeof key === "string" ? await chatbotOf(key) : undefined;
+  if (chatbot === undefined) {
+    return reply.code(401).send({ status: 401, code: 401002, message: "API_KEY_NOT_VALID" });
+  }
+  request.chatbot = chatbot;
+});
+
+app.get(
+  "/api/details",
+  { schema: { response: { 200: envelope(details) } } },
+  async ({ chatbot }) => ({
+    status: 200,
+    data: {
+      chatBotName: chatbot.name,
+      chatBotDescription: chatbot.description,
+      workspaceName: chatbot.workspaceName,
+    },
   }),
 );
 
-app.setErrorHandler<FastifyError>((error, _request, reply) => {
-  if (error.validation !== undefined) {
-    return reply.code(422).send({
-      status: 422,
-      errors: error.validation.map(({ instancePath, message }) => ({
-        code: 4220000,
-        message,
-        path: instancePath.split("/").slice(1),
-      })),
-    });
-  }
-  const status = error.statusCode === 400 ? 400 : 500;
-  return reply.code(status).send({
-    status,
-    code: status * 1000,
-    message: status === 400 ? error.message : "INTERNAL_ERROR",
-  });
-});
+app.post<{ Body: { readonly name?: string | null; readonly userRef?: string | null } }>(
+  "/api/chats",
+  { schema: { body: chatBody, response: { 201: envelope(chat) } } },
+  async ({ body: { name = null, userRef = null }, chatbot }, reply) => {
+    const data = await createChat({ chatbot, name, userRef });
+    reply.code(201);
+    return { status: 201, data };
+  },
+);
 
-const authenticate = (api: typeof app) => {
-  api.decorateRequest("chatbot", null as unknown as Chatbot);
-  api.addHook("onRequest", async (request, reply) => {
-    const key = request.headers["x-api-key"];
-    const chatbot = typeof key === "string" ? await chatbotOf(key) : undefined;
-    if (chatbot === undefined) {
-      return reply.code(401).send({ status: 401, code: 401002, message: "API_KEY_NOT_VALID" });
-    }
-    request.chatbot = chatbot;
-  });
-};
-
-await app.register(
-  async (api) => {
-    authenticate(api as unknown as typeof app);
-
-    api.get(
-      "/details",
-      { schema: { response: { 200: envelope(details) } } },
-      async ({ chatbot }) => ({
-        status: 200,
-        data: {
-          chatBotName: chatbot.name,
-          chatBotDescription: chatbot.description,
-          workspaceName: chatbot.workspaceName,
-        },
+app.get<{ Querystring: PageQuery }>(
+  "/api/chats",
+  { schema: { querystring: pageQuery, response: { 200: listEnvelope(chat) } } },
+  async ({ chatbot, query: { limit, page } }) => {
+    const [items, count] = await Promise.all([
+      pool.query({
+        name: "chats",
+        text: `SELECT id, name, user_ref AS "userRef", create_time AS "_createTime"
+               FROM chats WHERE chatbot_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
+        values: [chatbot.id, limit, (page - 1) * limit],
       }),
-    );
-
-    api.post<{ Body: { readonly name?: string | null; readonly userRef?: string | null } }>(
-      "/chats",
-      { schema: { body: chatBody, response: { 201: envelope(chat) } } },
-      async ({ body: { name = null, userRef = null }, chatbot }, reply) => {
-        const data = await createChat({ chatbot, name, userRef });
-        reply.code(201);
-        return { status: 201, data };
-      },
-    );
-
-    api.get<{ Querystring: PageQuery }>(
-      "/chats",
-      { schema: { querystring: pageQuery, response: { 200: listEnvelope(chat) } } },
-      async ({ chatbot, query: { limit, page } }) => {
-        const [items, count] = await Promise.all([
-          pool.query({
-            name: "chats",
-            text: `SELECT id, name, user_ref AS "userRef", create_time AS "_createTime"
-                   FROM chats WHERE chatbot_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
-            values: [chatbot.id, limit, (page - 1) * limit],
-          }),
-          pool.query<{ total: number }>({
-            name: "chats-total",
-            text: `SELECT count(*) AS total FROM chats WHERE chatbot_id = $1`,
-            values: [chatbot.id],
-          }),
-        ]);
-        return { status: 200, data: items.rows, meta: count.rows[0] };
-      },
-    );
-
-    api.get<{ Querystring: PageQuery; Params: { readonly chat_id: number } }>(
-      "/chats/:chat_id/history",
-      {
-        schema: {
-          params: { type: "object", properties: { chat_id: { type: "integer" } } },
-          querystring: pageQuery,
-          response: { 200: listEnvelope(entry) },
-        },
-      },
-      async ({ chatbot, params: { chat_id }, query: { limit, page } }, reply) => {
-        const [items, count] = await Promise.all([
-          pool.query({
-            name: "entries",
-            text: `SELECT id, chat_id, question, answer, moderation, flagged,
-                     create_time AS "_createTime"
-                   FROM entries WHERE chat_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
-            values: [chat_id, limit, (page - 1) * limit],
-          }),
-          // If there is no row, the chatbot has no such chat, and the page is discarded.
-          pool.query<{ total: number }>({
-            name: "entries-total",
-            text: `SELECT (SELECT count(*) FROM entries WHERE chat_id = chats.id) AS total
-                   FROM chats WHERE chatbot_id = $1 AND id = $2`,
-            values: [chatbot.id, chat_id],
-          }),
-        ]);
-        if (count.rows[0] === undefined) return chatDoesNotExist(reply);
-        return { status: 200, data: items.rows, meta: count.rows[0] };
-      },
-    );
+      pool.query<{ total: number }>({
+        name: "chats-total",
+        text: `SELECT count(*) AS total FROM chats WHERE chatbot_id = $1`,
+        values: [chatbot.id],
+      }),
+    ]);
+    return { status: 200, data: items.rows, meta: count.rows[0] };
   },
-  { prefix: "/api" },
 );
 
-await app.register(
-  async (askApi) => {
-    authenticate(askApi as unknown as typeof app);
-
-    askApi.post<{ Body: { readonly chat_id: number; readonly query: string } }>(
-      "/",
-      { schema: { body: askBody, response: { 201: envelope(entry) } } },
-      async ({ body: { chat_id: chatId, query: question }, chatbot, headers }, reply) => {
-        const earlier = await entriesOf(chatbot, chatId);
-        if (earlier === null) return chatDoesNotExist(reply);
-        const isStream = headers.accept === "text/event-stream";
-        if (ai !== null) {
-          const result = ai.streamText({
-            model: ai.model,
-            messages: toMessages(earlier, question),
-            ...(isStream && {
-              onEnd: async ({ text }) =>
-                void (await insertEntry({ chatId, question, answer: text })),
-            }),
-          });
-          if (isStream) {
-            reply.hijack();
-            return void result.pipeUIMessageStreamToResponse(reply.raw);
-          }
-          const data = await insertEntry({ chatId, question, answer: await result.text });
-          reply.code(201);
-          return { status: 201, data };
-        }
-        let whole = "";
-        if (isStream) {
-          reply.hijack();
-          reply.raw.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
-        }
-        for await (const text of answer(question)) {
-          whole += text;
-          if (isStream) reply.raw.write(`event: delta\ndata: ${JSON.stringify({ text })}\n\n`);
-        }
-        const data = await insertEntry({ chatId, question, answer: whole });
-        if (isStream) {
-          const body = JSON.stringify({ status: 201, data });
-          return void reply.raw.end(`event: entry\ndata: ${body}\n\n`);
-        }
-        reply.code(201);
-        return { status: 201, data };
-      },
-    );
+app.get<{ Querystring: PageQuery; Params: { readonly chat_id: number } }>(
+  "/api/chats/:chat_id/history",
+  {
+    schema: {
+      params: object({ chat_id: integer }),
+      querystring: pageQuery,
+      response: { 200: listEnvelope(entry) },
+    },
   },
-  { prefix: "/ask" },
+  async ({ chatbot, params: { chat_id }, query: { limit, page } }, reply) => {
+    const [items, count] = await Promise.all([
+      pool.query({
+        name: "entries",
+        text: `SELECT id, chat_id, question, answer, moderation, flagged,
+                 create_time AS "_createTime"
+               FROM entries WHERE chat_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
+        values: [chat_id, limit, (page - 1) * limit],
+      }),
+      // If there is no row, the chatbot has no such chat, and the page is discarded.
+      pool.query<{ total: number }>({
+        name: "entries-total",
+        text: `SELECT (SELECT count(*) FROM entries WHERE chat_id = chats.id) AS total
+               FROM chats WHERE chatbot_id = $1 AND id = $2`,
+        values: [chatbot.id, chat_id],
+      }),
+    ]);
+    if (count.rows[0] === undefined) return chatDoesNotExist(reply);
+    return { status: 200, data: items.rows, meta: count.rows[0] };
+  },
 );
 
+app.post<{ Body: { readonly chat_id: number; readonly query: string } }>(
+  "/ask/",
+  { schema: { body: askBody, response: { 201: envelope(entry) } } },
+  async ({ body: { chat_id: chatId, query: question }, chatbot, headers }, reply) => {
+    const earlier = await entriesOf(chatbot, chatId);
+    if (earlier === null) return chatDoesNotExist(reply);
+    const isStream = headers.accept === "text/event-stream";
+    if (ai !== null) {
+      const result = ai.streamText({
+        model: ai.model,
+        messages: toMessages(earlier, question),
+        ...(isStream && {
+          onEnd: async ({ text }) => void (await insertEntry({ chatId, question, answer: text })),
+        }),
+      });
+      if (isStream) {
+        reply.hijack();
+        return void result.pipeUIMessageStreamToResponse(reply.raw);
+      }
+      const data = await insertEntry({ chatId, question, answer: await result.text });
+      reply.code(201);
+      return { status: 201, data };
+    }
+    const store = async (answer: string) => ({
+      status: 201,
+      data: await insertEntry({ chatId, question, answer }),
+    });
+    if (isStream) {
+      reply.hijack();
+      return void (await streamAnswer(reply.raw, answer(question), store));
+    }
+    reply.code(201);
+    let whole = "";
+    for await (const text of answer(question)) whole += text;
+    return store(whole);
+  },
+);
 await app.listen({ host: "127.0.0.1", port: Number(process.env["PORT"]) });
 
 process.once("SIGTERM", async () => {
