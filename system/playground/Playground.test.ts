@@ -292,6 +292,7 @@ describe("with the server's own documentation", () => {
         expect(await questions.count()).toBe(3);
         await ask(page, "Can I use my own PostgreSQL database?");
         await waitForAnswer(page);
+        await page.locator(".stored").last().locator(".sources li").first().waitFor();
         const links = await storedAnswer(page)
           .locator("a")
           .evaluateAll((all) => all.map((element) => (element as HTMLAnchorElement).pathname));

@@ -2,9 +2,6 @@
  * The playground in Chromium, with a server on a SQLite file and a slow model.
  */
 import { makeClient, type Client } from "@parley/client";
-import { once } from "node:events";
-import { createServer, request } from "node:http";
-import { type AddressInfo } from "node:net";
 import { type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect } from "vitest";
 import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
@@ -82,28 +79,31 @@ A note.[^1]
 [^1]: The footnote.
 [^2]: Another.`;
 
-const script = (question: string): string | undefined => {
-  if (question === "fail") return undefined;
-  if (question === "hostile") return hostile;
-  if (question === "languages") return multilingual;
-  if (question === "table") return table;
-  if (question === "notation") return notation;
-  if (question === "code") return code;
-  if (question === "coloured") return '```js\nconst one = "1" + 1; // one\n```';
-  if (question === "fast") return fast;
-  if (question in tangles) return tangles[question];
+const answers: Readonly<Record<string, string>> = {
+  ...tangles,
+  long,
   // Long enough to check its accessibility while it arrives, even on a busy machine.
-  if (question === "endless") return long.repeat(20);
-  return question === "long" ? long : "A short **answer**.";
+  endless: long.repeat(20),
+  hostile,
+  languages: multilingual,
+  table,
+  notation,
+  code,
+  coloured: '```js\nconst one = "1" + 1; // one\n```',
+  fast,
 };
+const script = (question: string): string | undefined =>
+  question === "fail" ? undefined : (answers[question] ?? "A short **answer**.");
+
+/** How many milliseconds each word of these answers takes. */
+const pauses: Readonly<Record<string, number>> = { long: 60, endless: 60, fast: 2 };
 
 let browser: Browser;
 export let model: SlowModel;
 export let server: TestServer;
 export let client: Client;
 beforeAll(async () => {
-  const pause = (question: string) => (question in tangles ? 0 : question === "fast" ? 2 : 60);
-  model = await startSlowModel(script, pause);
+  model = await startSlowModel(script, (question) => pauses[question] ?? 0);
   server = await launch("sqlite", model.settings, { suggestedQuestions: ["Ports", "Keys"] });
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
   await client.createChat();
@@ -140,24 +140,6 @@ export const visit = async (
   }
 };
 
-/** Balances requests round-robin, and cancels a request when its client disconnects. */
-export const startBalancer = async (origins: ReadonlyArray<string>) => {
-  let count = 0;
-  const balancer = createServer((near, response) => {
-    const { headers, method, url } = near;
-    const far = request(origins[count++ % origins.length] + url!, { headers, method }, (answer) => {
-      response.writeHead(answer.statusCode!, answer.headers);
-      answer.pipe(response);
-    });
-    far.on("error", () => response.destroy());
-    response.on("close", () => far.destroy());
-    near.pipe(far);
-  });
-  await once(balancer.listen(0, "127.0.0.1"), "listening");
-  const { port } = balancer.address() as AddressInfo;
-  return { origin: `http://127.0.0.1:${port}`, close: () => balancer.close() };
-};
-
 export const openChat = async (page: Page, id: number) => {
   await page.waitForSelector("h1:text('Contract bot')");
   await page.evaluate((to) => (location.hash = to), `#chat/${id}`);
@@ -182,3 +164,17 @@ export const sessionEntries = (page: Page) => page.evaluate(() => Object.entries
 /** The distance from the end of the history, in pixels. */
 export const distance = (page: Page) =>
   page.locator(".scroller").evaluate(({ scrollTop }) => Math.abs(Math.round(scrollTop)));
+
+/** Creates a chat with answers to these questions, and opens it. */
+export const visitChat = async (
+  { asked = [], name = null }: { asked?: ReadonlyArray<string>; name?: string | null },
+  use: (page: Page, id: number) => Promise<void>,
+  options: BrowserContextOptions = {},
+) => {
+  const { id } = await client.createChat({ name });
+  for (const query of asked) await client.ask({ chat_id: id, query });
+  await visit(async (page) => {
+    await openChat(page, id);
+    await use(page, id);
+  }, options);
+};

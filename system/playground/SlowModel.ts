@@ -1,21 +1,11 @@
 /**
- * A language model for tests: an OpenAI-compatible endpoint that streams scripted answers word by word, and whose
- * moderation flags questions about weapons.
+ * A language model for tests that streams scripted answers word by word, and whose moderation flags questions about
+ * weapons.
  */
-import { createServer } from "node:http";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { startEndpoint, startTestModel } from "../../apps/server/test/TestModel.ts";
 
-export interface SlowModel {
-  /** The settings for a server that uses this model. */
-  readonly settings: Readonly<Record<string, string>>;
-  /** The questions received so far. */
-  readonly questions: ReadonlyArray<string>;
-  /** The questions whose answers were cancelled. */
-  readonly cancelled: ReadonlyArray<string>;
-  readonly close: () => void;
-}
+export type SlowModel = Awaited<ReturnType<typeof startSlowModel>>;
 
 /**
  * `script` returns the answer to a question; `undefined` makes the call fail with status 400. `pauseMillis` returns how
@@ -24,57 +14,42 @@ export interface SlowModel {
 export const startSlowModel = async (
   script: (question: string) => string | undefined,
   pauseMillis: (question: string) => number = () => 60,
-): Promise<SlowModel> => {
-  const questions: Array<string> = [];
-  const cancelled: Array<string> = [];
-  const server = createServer(async (request, response) => {
-    let body = "";
-    for await (const chunk of request.setEncoding("utf8")) body += chunk;
-    if (request.url === "/v1/moderations") {
-      const flagged = /\bweapon/i.test(JSON.parse(body).input);
-      return void response.end(
-        JSON.stringify({ results: [{ flagged, categories: { violence: flagged } }] }),
-      );
-    }
-    const { content } = JSON.parse(body).messages.at(-1);
-    const question: string = typeof content === "string" ? content : content[0].text;
+) => {
+  /** The questions received so far, and those whose answers were cancelled. */
+  const [questions, cancelled]: [Array<string>, Array<string>] = [[], []];
+  const model = await startTestModel(async ({ end, response, say, text: question }) => {
     questions.push(question);
     const answer = script(question);
-    if (answer === undefined) return void response.writeHead(400).end("{}");
+    if (answer === undefined) return response.writeHead(400).end("{}");
     response.on("close", () => {
       if (!response.writableFinished) cancelled.push(question);
     });
-    const send = (choice: object) =>
-      response.write(
-        `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, ...choice }] })}\n\n`,
-      );
-    response.writeHead(200, { "content-type": "text/event-stream" });
     let due = performance.now();
-    for (const content of answer.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
-      if (response.destroyed) return;
-      send({ delta: { role: "assistant", content }, finish_reason: null });
+    for (const word of answer.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
+      if (response.destroyed) return undefined;
+      say(word);
       // Timers fire late, so several words may be sent at once to keep the pace.
       due += pauseMillis(question);
       if (due > performance.now()) await sleep(due - performance.now());
     }
-    send({ delta: {}, finish_reason: "stop" });
-    response.end("data: [DONE]\n\n");
+    return end();
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const { port } = server.address() as AddressInfo;
+  const moderation = await startEndpoint(({ body }, response) => {
+    const flagged = /\bweapon/i.test(JSON.parse(body).input);
+    response.end(JSON.stringify({ results: [{ flagged, categories: { violence: flagged } }] }));
+  });
   return {
     settings: {
-      PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-      PARLEY_LLM_MODEL: "m",
+      ...model.settings,
       PARLEY_MODERATION: "endpoint",
-      PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${port}/v1`,
+      PARLEY_MODERATION_BASE_URL: `${moderation.url}/v1`,
       PARLEY_MODERATION_MODEL: "m",
     },
     questions,
     cancelled,
     close: () => {
-      server.close();
-      server.closeAllConnections();
+      model.close();
+      moderation.close();
     },
   };
 };

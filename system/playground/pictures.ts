@@ -4,8 +4,8 @@
  */
 import { makeClient } from "@parley/client";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
 import { launch } from "../../apps/server/test/contract/launch.ts";
+import { launchBrowser } from "./Browsers.ts";
 import { startSlowModel } from "./SlowModel.ts";
 
 const folder = join(import.meta.dirname, "../../docs/pictures");
@@ -56,10 +56,7 @@ for (const [name, userRef] of [
 const { id } = await client.createChat({ name: "Delivery address", userRef: "user-7" });
 await client.ask({ chat_id: id, query: Object.keys(answers)[0]! });
 
-const browser = await chromium.launch({
-  executablePath: "/usr/bin/chromium",
-  args: ["--no-sandbox"],
-});
+const browser = await launchBrowser();
 const desktop = { viewport: { width: 1120, height: 700 } };
 const phone = { viewport: { width: 390, height: 760 }, isMobile: true, hasTouch: true };
 for (const [name, colorScheme, device] of [
