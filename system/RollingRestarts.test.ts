@@ -85,10 +85,14 @@ const underLoad = async (work: () => Promise<void>) => {
   expect((await Promise.all(outcomes)).filter((outcome) => outcome !== "ok")).toEqual([]);
 };
 
-it("no request fails in five restarts at a hundred requests a second", { timeout: 240_000 }, () =>
-  underLoad(async () => {
-    for (let n = 0; n < 5; n++) await restart();
-  }),
+it(
+  "no request fails in two rolling restarts at a hundred requests a second",
+  () =>
+    underLoad(async () => {
+      await restart();
+      await restart();
+    }),
+  120_000,
 );
 
 it("a hundred asks that take five seconds each are answered during a rolling restart", async () => {

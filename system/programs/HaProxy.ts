@@ -1,30 +1,20 @@
 /**
  * Debian's HAProxy in front of servers, whose readiness it checks at their management listeners.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { start } from "../../apps/server/test/cli/run.ts";
 import { freePort } from "../../apps/server/test/FreePort.ts";
 import { read } from "../../test/docs/Fences.ts";
 
-const program = "/usr/sbin/haproxy";
-
-export interface HaProxy {
-  readonly origin: string;
-  /** Whether HAProxy has found every server ready. */
-  readonly isComplete: () => Promise<boolean>;
-  readonly close: () => Promise<void>;
-}
+export type HaProxy = Awaited<ReturnType<typeof startHaProxy>>;
 
 /** Starts HAProxy with the sample `deploy/haproxy.cfg`, in front of servers on this machine. */
 export const startHaProxy = async (
   servers: ReadonlyArray<{ readonly port: number; readonly management: number }>,
-): Promise<HaProxy> => {
-  if (!existsSync(program)) throw new Error(`${program} is missing: install Debian's haproxy`);
+) => {
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), "parley-haproxy-"));
   const file = join(directory, "haproxy.cfg");
@@ -40,16 +30,14 @@ export const startHaProxy = async (
     file,
     `${configuration}\nlisten stats\n  bind 127.0.0.1:${stats}\n  stats enable\n  stats uri /\n`,
   );
+  /** Whether HAProxy has found every server ready. */
   const isComplete = async () => {
     const csv = await (await fetch(`http://127.0.0.1:${stats}/;csv`)).text();
     return csv.match(/^parley,(one|two),.*,UP,/gm)?.length === servers.length;
   };
-  const proxy = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
-  const exit = once(proxy, "exit");
-  let output = "";
-  proxy.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
+  const { child, exit, output } = start(["-db", "-f", file], {}, ["/usr/sbin/haproxy"]);
   const close = async () => {
-    proxy.kill();
+    child.kill();
     await exit;
     await rm(directory, { recursive: true, force: true });
   };
@@ -60,10 +48,7 @@ export const startHaProxy = async (
       () => false,
     );
     if (isUp) return { origin, isComplete, close };
-    if (proxy.exitCode !== null) {
-      await close();
-      throw new Error(`HAProxy did not start: ${output}`);
-    }
+    if (child.exitCode !== null) throw new Error(`HAProxy did not start: ${output.stderr}`);
     await sleep(50);
   }
 };
