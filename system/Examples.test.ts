@@ -1,21 +1,21 @@
 /**
  * The Express backend of the examples, on every store, with the Express from `mounts`.
  */
-import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { rolldown } from "rolldown";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { afterAll, expect, inject, it } from "vitest";
+import { start } from "../apps/server/test/cli/run.ts";
 import { freshSchema } from "../packages/store-pg/test/PostgresUnderTest.ts";
+import { root } from "../test/docs/Fences.ts";
+import { installed } from "./programs/installed.ts";
 
 const run = promisify(execFile);
-const root = join(import.meta.dirname, "..");
-const mounts = join(import.meta.dirname, "mounts");
+const mounts = installed("system/mounts");
 const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const source = join(root, "examples/express/server.ts");
@@ -36,12 +36,6 @@ const answerer = `async function* ({ question, signal }) {
   }
   yield question;
 }`;
-
-beforeAll(() => {
-  if (!existsSync(join(mounts, "node_modules"))) {
-    throw new Error("Express is not installed: npm ci --prefix system/mounts");
-  }
-});
 
 const replaceOnce = (text: string, part: string | RegExp, by: string) => {
   expect(text.match(part), String(part)).not.toBeNull();
@@ -83,73 +77,59 @@ it("the Express example has no type errors, and at most 35 lines", async () => {
   expect((await readFile(source, "utf8")).trimEnd().split("\n").length).toBeLessThanOrEqual(35);
 });
 
-describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
-  "the Express example over %s",
-  (name) => {
-    it("the Express example creates and lists chats, streams and cancels answers, and keeps users apart", async () => {
-      const child = spawn(process.execPath, [await bundle(name)], {
-        env: { ...withoutSettings(), DATABASE_URL: inject("postgresUrl"), PORT: "0" },
-      });
-      const exit = once(child, "exit");
-      let output = "";
-      child.stdout.on("data", (chunk) => (output += chunk));
-      child.stderr.on("data", (chunk) => (output += chunk));
-      const untilPrinted = async (pattern: RegExp) => {
-        while (!pattern.test(output)) {
-          if (child.exitCode !== null) throw new Error(output);
-          await new Promise((resolve) => setTimeout(resolve, 20));
-        }
-        return pattern.exec(output)!;
-      };
-      try {
-        const [, port] = await untilPrinted(/port: (\d+)/);
-        const send = (path: string, init: RequestInit & { readonly user?: string } = {}) =>
-          fetch(`http://127.0.0.1:${port}${path}`, {
-            ...init,
-            headers: {
-              authorization: `Bearer token-of-${init.user ?? "ann"}`,
-              "content-type": "application/json",
-            },
-          });
-        const post = (path: string, body: unknown, init: Parameters<typeof send>[1] = {}) =>
-          send(path, { method: "POST", body: JSON.stringify(body), ...init });
+it.each(Object.keys(stores) as Array<keyof typeof stores>)(
+  "the Express example over %s creates and lists chats, streams and cancels answers, and keeps users apart",
+  async (name) => {
+    const settings = { DATABASE_URL: inject("postgresUrl"), PORT: "0" };
+    const server = start([await bundle(name)], settings, [process.execPath]);
+    try {
+      const [, port] = await server.untilPrinted(/port: (\d+)/);
+      const send = (path: string, init: RequestInit & { readonly user?: string } = {}) =>
+        fetch(`http://127.0.0.1:${port}${path}`, {
+          ...init,
+          headers: {
+            authorization: `Bearer token-of-${init.user ?? "ann"}`,
+            "content-type": "application/json",
+          },
+        });
+      const post = (path: string, body: unknown, init: Parameters<typeof send>[1] = {}) =>
+        send(path, { method: "POST", body: JSON.stringify(body), ...init });
 
-        expect((await send("/chats", { user: "eve" })).status).toBe(401);
-        const chat = (await (await post("/chats", {})).json()) as any;
-        expect(chat.userRef).toBe("ann");
+      expect((await send("/chats", { user: "eve" })).status).toBe(401);
+      const chat = (await (await post("/chats", {})).json()) as any;
+      expect(chat.userRef).toBe("ann");
 
-        const streamed = await post(`/chats/${chat.id}`, { question: "Are you open?" });
-        const events = (await streamed.text())
-          .trim()
-          .split("\n")
-          .map((line) => JSON.parse(line));
-        expect(events.at(-1).entry.answer).toBe("You asked: Are you open?");
-        expect(events[0]).toMatchObject({ type: "delta" });
+      const streamed = await post(`/chats/${chat.id}`, { question: "Are you open?" });
+      const events = (await streamed.text())
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line));
+      expect(events.at(-1).entry.answer).toBe("You asked: Are you open?");
+      expect(events[0]).toMatchObject({ type: "delta" });
 
-        const hangUp = new AbortController();
-        const abandonedStream = await post(
-          `/chats/${chat.id}`,
-          { question: "Wait." },
-          { signal: hangUp.signal },
-        );
-        await abandonedStream.body!.getReader().read();
-        hangUp.abort();
-        await untilPrinted(/aborted/);
+      const hangUp = new AbortController();
+      const abandonedStream = await post(
+        `/chats/${chat.id}`,
+        { question: "Wait." },
+        { signal: hangUp.signal },
+      );
+      await abandonedStream.body!.getReader().read();
+      hangUp.abort();
+      await server.untilPrinted(/aborted/);
 
-        expect((await post(`/chats/${chat.id}`, {})).status).toBe(422);
-        expect((await send("/chats/999")).status).toBe(404);
-        expect((await send("/chats/abc")).status).toBe(422);
-        const history = (await (await send(`/chats/${chat.id}`)).json()) as any;
-        expect(history.data.map(({ question }: any) => question)).toEqual(["Are you open?", ""]);
-        expect(((await (await send("/chats")).json()) as any).total).toBe(1);
-        const bob = { user: "bob" };
-        expect((await send(`/chats/${chat.id}`, bob)).status).toBe(404);
-        expect((await post(`/chats/${chat.id}`, { question: "Hi" }, bob)).status).toBe(404);
-        expect(((await (await send("/chats", bob)).json()) as any).total).toBe(0);
-      } finally {
-        child.kill("SIGTERM");
-      }
-      expect((await exit)[0], output).toBe(0);
-    });
+      expect((await post(`/chats/${chat.id}`, {})).status).toBe(422);
+      expect((await send("/chats/999")).status).toBe(404);
+      expect((await send("/chats/abc")).status).toBe(422);
+      const history = (await (await send(`/chats/${chat.id}`)).json()) as any;
+      expect(history.data.map(({ question }: any) => question)).toEqual(["Are you open?", ""]);
+      expect(((await (await send("/chats")).json()) as any).total).toBe(1);
+      const bob = { user: "bob" };
+      expect((await send(`/chats/${chat.id}`, bob)).status).toBe(404);
+      expect((await post(`/chats/${chat.id}`, { question: "Hi" }, bob)).status).toBe(404);
+      expect(((await (await send("/chats", bob)).json()) as any).total).toBe(0);
+    } finally {
+      server.child.kill("SIGTERM");
+    }
+    expect(await server.exit, server.output.stderr).toBe(0);
   },
 );

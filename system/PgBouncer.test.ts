@@ -5,21 +5,62 @@ import { assert, it, layer } from "@effect/vitest";
 import { storeChecks } from "@parley/core/testing";
 import { layerPostgres, migratePostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { here } from "../apps/server/test/cli/here.ts";
+import { start } from "../apps/server/test/cli/run.ts";
+import { freePort } from "../apps/server/test/FreePort.ts";
 import {
   freshDatabase,
   layerPostgresUnderTest,
 } from "../packages/store-pg/test/PostgresUnderTest.ts";
 import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
-import { startPgBouncer } from "./programs/PgBouncer.ts";
 
-/** Starts PgBouncer in front of a database; returns the URL that leads through it. */
+/** Debian's unprivileged user: PgBouncer does not run as root. */
+const nobody = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
+
+/**
+ * Starts Debian's PgBouncer in front of a database, in transaction mode; returns the URL that leads through it. By
+ * default, PgBouncer rejects a client that asks for settings when it connects.
+ */
 const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted, settings = "") {
-  const { url: near } = yield* Effect.acquireRelease(
-    Effect.promise(() => startPgBouncer(Redacted.value(url), settings)),
-    ({ close }) => Effect.promise(close),
+  const near = new URL(Redacted.value(url));
+  const { hostname, password, pathname, port, username } = near;
+  const directory = yield* Effect.acquireRelease(
+    Effect.promise(() => mkdtemp(join(tmpdir(), "parley-pgbouncer-"))),
+    (path) => Effect.promise(() => rm(path, { recursive: true, force: true })),
   );
-  return Redacted.make(near);
+  const file = join(directory, "pgbouncer.ini");
+  yield* Effect.promise(async () => {
+    near.port = String(await freePort());
+    await chmod(directory, 0o711);
+    await writeFile(
+      file,
+      `[databases]
+${pathname.slice(1)} = host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${near.port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 20
+${settings}
+`,
+    );
+  });
+  // PgBouncer logs to standard error.
+  const program = ["/bin/sh", "-c", 'exec /usr/sbin/pgbouncer "$0" 2>&1'] as const;
+  const { untilPrinted } = yield* Effect.acquireRelease(
+    Effect.sync(() => start([file], {}, program, { ...nobody, cwd: directory })),
+    ({ child, exit }) => {
+      child.kill();
+      return Effect.promise(() => exit);
+    },
+  );
+  yield* Effect.promise(() => untilPrinted(/process up/));
+  return Redacted.make(near.href);
 });
 
 const steps = fencesOf(

@@ -2,17 +2,20 @@
  * Debian's nginx and Caddy with the sample configurations, in which only ports and names are changed, and the systemd
  * unit.
  */
-import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../apps/server/test/FreePort.ts";
+import { start } from "../apps/server/test/cli/run.ts";
 import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
+import {
+  startTestModel,
+  type ModelRequest,
+  type TestModel,
+} from "../apps/server/test/TestModel.ts";
 import { read } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
@@ -40,32 +43,20 @@ const samples: ReadonlyArray<Sample> = [
 ];
 
 /** The calls to the language model, which the test itself answers. */
-const calls: Array<ServerResponse> = [];
-const say = (call: ServerResponse, choice: object) =>
-  call.write(
-    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta: {}, finish_reason: null, ...choice }] })}\n\n`,
-  );
-const model = createServer((request, response) => {
-  request.resume();
-  calls.push(response.writeHead(200, { "content-type": "text/event-stream" }));
-});
-
+const calls: Array<ModelRequest> = [];
+let model: TestModel;
 let directory: string;
 let server: TestServer;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-proxies-"));
   // nginx's workers do not run as root.
   await chmod(directory, 0o755);
-  await once(model.listen(0, "127.0.0.1"), "listening");
-  const { port } = model.address() as AddressInfo;
-  server = await launch("memory", {
-    PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-    PARLEY_LLM_MODEL: "m",
-  });
+  model = await startTestModel((call) => calls.push(call));
+  server = await launch("memory", model.settings);
 });
 afterAll(async () => {
   await server?.stop();
-  model.close();
+  model?.close();
   await rm(directory, { recursive: true, force: true });
 });
 
@@ -76,16 +67,13 @@ it.each(samples)("$file passes on each part of a streamed answer as it arrives",
   const text = read(sample.file).replace("127.0.0.1:3000", new URL(server.target.origin).host);
   await writeFile(join(home, "configuration"), sample.configure(text, port));
   const [file, ...args] = sample.command(join(home, "configuration"));
-  const proxy = spawn(file, args, { env: { HOME: home }, stdio: ["ignore", "pipe", "pipe"] });
-  const exit = once(proxy, "close");
-  let log = "";
-  for (const stream of [proxy.stdout, proxy.stderr]) stream.on("data", (text) => (log += text));
+  const proxy = start(args, { HOME: home }, [file]);
   try {
     const address = `http://127.0.0.1:${port}`;
     const status = () =>
       fetch(`${address}/openapi.json`).then(
         ({ status }) => status,
-        () => log,
+        () => proxy.output.stderr,
       );
     await expect.poll(status, { timeout: 10_000 }).toBe(200);
     const before = calls.length;
@@ -101,7 +89,7 @@ it.each(samples)("$file passes on each part of a streamed answer as it arrives",
     });
     await expect.poll(() => calls.length, { timeout: 10_000 }).toBe(before + 1);
     const call = calls.at(-1)!;
-    say(call, { delta: { role: "assistant", content: "one" } });
+    call.say("one");
     const answer = await asking;
     expect(answer.headers.get("x-request-id")).toBe("mine");
     const pieces = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -115,14 +103,13 @@ it.each(samples)("$file passes on each part of a streamed answer as it arrives",
     };
     // The model sends a word only once the previous one has arrived.
     await until('"one"');
-    say(call, { delta: { content: " two" } });
+    call.say(" two");
     await until('" two"');
-    say(call, { finish_reason: "stop" });
-    call.end("data: [DONE]\n\n");
+    call.end();
     await until("event: entry");
   } finally {
-    proxy.kill();
-    await exit;
+    proxy.child.kill();
+    await proxy.exit;
   }
 });
 

@@ -4,16 +4,25 @@
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { freePort } from "../apps/server/test/FreePort.ts";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { read, root } from "../test/docs/Fences.ts";
+import { installed } from "./programs/installed.ts";
 
-const registry = join(import.meta.dirname, "registry");
+const registry = installed("system/registry");
 const folder = mkdtempSync(join(tmpdir(), "parley-release-"));
 const checkout = join(folder, "checkout");
 const place = {
@@ -48,9 +57,6 @@ const run = async (
 };
 
 beforeAll(async () => {
-  if (!existsSync(join(registry, "node_modules"))) {
-    throw new Error("the registry is not installed: npm ci --prefix system/registry");
-  }
   const port = await freePort();
   origin = `http://127.0.0.1:${port}`;
   cpSync(join(registry, "config.yaml"), join(folder, "config.yaml"));
@@ -80,22 +86,11 @@ it("the release script publishes every package, with links that lead to the rele
     checkout,
   );
   await run(process.execPath, [".ci/release.mjs"], checkout, place);
-  for (const name of [
-    "core",
-    "http",
-    "llm",
-    "client",
-    "pages",
-    "server",
-    "store-memory",
-    "store-pg",
-    "store-sqlite",
-  ]) {
-    const manifest: any = await fetch(`${origin}/@parley/${name}`).then((response) =>
-      response.json(),
-    );
+  const paths = readdirSync(join(root, "packages")).map((name) => `packages/${name}`);
+  for (const path of [...paths, "apps/server"]) {
+    const response = await fetch(`${origin}/@parley/${basename(path)}`);
+    const manifest: any = await response.json();
     const { [manifest["dist-tags"].latest]: published } = manifest.versions;
-    const path = `${name === "server" ? "apps" : "packages"}/${name}`;
     expect(published).toMatchObject({
       repository: { type: "git", url: "git+https://git.example/acme/parley.git", directory: path },
       homepage: `https://git.example/acme/parley/tree/v0.1.0/${path}#readme`,

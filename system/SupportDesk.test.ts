@@ -2,20 +2,16 @@
  * The support desk of the examples in Chromium, with a model that calls its tool. Its packages are not part of the
  * workspace.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
-import { createServer } from "node:http";
-import { json } from "node:stream/consumers";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, it } from "vitest";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { start } from "../apps/server/test/cli/run.ts";
+import { startEndpoint } from "../apps/server/test/TestModel.ts";
 import { launchBrowser } from "./playground/Browsers.ts";
+import { installed } from "./programs/installed.ts";
 
-const folder = join(import.meta.dirname, "../examples/support-desk");
+const folder = installed("examples/support-desk");
 
 /** The last messages that the model has read. */
 const questions = new Set<string>();
@@ -24,9 +20,8 @@ const questions = new Set<string>();
  * A model that asks the tool for the order in the question, and then says what the tool returned. It fails at the first
  * question about a failure, and does not end its first answer about a wait.
  */
-const model = createServer(async (request, response) => {
-  const { messages } = (await json(request)) as { messages: ReadonlyArray<any> };
-  const last = messages.at(-1);
+const respond: Parameters<typeof startEndpoint>[0] = ({ body }, response) => {
+  const last = JSON.parse(body).messages.at(-1);
   const isFirst = !questions.has(last.content);
   questions.add(last.content);
   if (isFirst && last.content === "Does this fail?") response.writeHead(400).end("{}");
@@ -47,7 +42,7 @@ const model = createServer(async (request, response) => {
       `data: ${JSON.stringify({ id: "1", created: 1, model: "m", choices: [choice] })}\n\n`,
     );
   if (!isFirst || last.content !== "Is this a wait?") response.end("data: [DONE]\n\n");
-});
+};
 
 it("the support desk's server has at most 150 lines", async () => {
   const source = await readFile(join(folder, "server.ts"), "utf8");
@@ -55,8 +50,6 @@ it("the support desk's server has at most 150 lines", async () => {
 });
 
 it("the support desk answers a user with a tool that acts for that user, shows Markdown, sources and a colleague's answer, and keeps ratings and failed questions", async () => {
-  if (!existsSync(join(folder, "node_modules")))
-    throw new Error("The support desk is not installed: npm ci --prefix examples/support-desk");
   const build = await rolldown({
     input: join(folder, "page.tsx"),
     platform: "browser",
@@ -71,21 +64,17 @@ it("the support desk answers a user with a tool that acts for that user, shows M
     '<!doctype html><html lang="en"><title>Desk</title><body><script type="module" src="/page.js"></script>';
   await writeFile(join(folder, "dist/index.html"), html);
 
-  model.listen(0, "127.0.0.1");
-  await once(model, "listening");
-  const modelUrl = `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`;
-  const child = spawn(process.execPath, [join(folder, "server.ts")], {
-    env: { ...withoutSettings(), MODEL_URL: modelUrl, PORT: "0" },
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
+  const model = await startEndpoint(respond);
+  const settings = { MODEL_URL: `${model.url}/v1`, PORT: "0" };
+  const server = start([join(folder, "server.ts")], settings, [process.execPath]);
   const browser = await launchBrowser();
+  const errors: Array<string> = [];
   try {
-    await expect.poll(() => output, { timeout: 20_000 }).toMatch(/port: \d+/);
-    const origin = `http://127.0.0.1:${/port: (\d+)/.exec(output)![1]}`;
+    const [, port] = await server.untilPrinted(/port: (\d+)/);
+    const origin = `http://127.0.0.1:${port}`;
     const open = async (user: string) => {
       const page = await (await browser.newContext()).newPage();
-      page.on("pageerror", (error) => (output += String(error)));
+      page.on("pageerror", (error) => errors.push(String(error)));
       await page.goto(`${origin}/?user=${user}`);
       return page;
     };
@@ -131,11 +120,11 @@ it("the support desk answers a user with a tool that acts for that user, shows M
     expect((await fetch(`${origin}/api/chats`)).status).toBe(401);
     expect((await ann.request.get(`${origin}/desk`)).status()).toBe(403);
   } catch (error) {
-    throw new Error(output, { cause: error });
+    throw new Error(`${errors.join()} ${server.output.stderr}`, { cause: error });
   } finally {
     await browser.close();
-    child.kill("SIGTERM");
+    server.child.kill("SIGTERM");
     model.close();
   }
-  await once(child, "exit");
+  await server.exit;
 }, 120_000);

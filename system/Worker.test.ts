@@ -1,43 +1,32 @@
 /**
  * Runs `examples/worker` in workerd: two chatbots side by side, the contract's suites, and kills under load.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { start } from "../apps/server/test/cli/run.ts";
 import { visitorToken } from "../apps/server/test/visitorToken.ts";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { runtimes } from "./runtimes/Workerd.ts";
 
 const kills = 20;
 const storage = mkdtempSync(join(tmpdir(), "parley-worker-"));
 
 /** Starts the Worker in a process group of its own, over the same storage each time. */
-const start = async () => {
-  const args = [join(runtimes, "serve.ts"), storage];
-  const child = spawn(process.execPath, args, {
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
-  const exit = once(child, "close");
-  const started = vi.waitFor(() => /^http:\S+$/m.exec(output)![0], { timeout: 60_000 });
-  const origin = await Promise.race([started, exit.then(() => expect.unreachable(output))]);
-  return {
-    origin,
-    kill: async () => {
-      process.kill(-child.pid!, "SIGKILL");
-      await exit;
-    },
+const startWorker = async () => {
+  const program = [process.execPath, join(runtimes, "serve.ts")] as const;
+  const { child, exit, untilPrinted } = start([storage], {}, program, { detached: true });
+  const [origin] = await untilPrinted(/^http:\S+$/m);
+  const kill = async () => {
+    process.kill(-child.pid!, "SIGKILL");
+    await exit;
   };
+  return { origin, kill };
 };
 
-let worker: Awaited<ReturnType<typeof start>>;
+let worker: Awaited<ReturnType<typeof startWorker>>;
 beforeAll(async () => {
-  worker = await start();
+  worker = await startWorker();
 }, 60_000);
 afterAll(async () => {
   await worker.kill();
@@ -100,22 +89,17 @@ it("the Worker passes the contract's suites", async () => {
   const key = await createKey({ chatbot: "Contract", scopes, visitors: true });
   const otherKey = await createKey({ chatbot: "Another", scopes });
   const folder = join(import.meta.dirname, "../apps/server/test/contract");
+  const settings = {
+    NO_COLOR: "1",
+    PARLEY_URL: worker.origin,
+    PARLEY_KEY: key,
+    PARLEY_OTHER_KEY: otherKey,
+  };
+  const vitest = join(import.meta.dirname, "../node_modules/.bin/vitest");
   const args = ["run", "--config", join(folder, "vitest.config.ts")];
-  const child = spawn(join(import.meta.dirname, "../node_modules/.bin/vitest"), args, {
-    stdio: ["ignore", "pipe", "pipe"],
-    env: {
-      ...withoutSettings(),
-      NO_COLOR: "1",
-      PARLEY_URL: worker.origin,
-      PARLEY_KEY: key,
-      PARLEY_OTHER_KEY: otherKey,
-    },
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
-  const [code] = await once(child, "close");
-  expect(code, output).toBe(0);
-  const [, count] = /Tests +(\d+) passed/.exec(output)!;
+  const { exit, output } = start(args, settings, [vitest]);
+  expect(await exit, output.stdout + output.stderr).toBe(0);
+  const [, count] = /Tests +(\d+) passed/.exec(output.stdout)!;
   expect(Number(count)).toBeGreaterThan(80);
 }, 120_000);
 
@@ -146,7 +130,7 @@ it(`${kills} kills under load lose no entry that was acknowledged, and double no
     const before = stored.size;
     await vi.waitFor(() => expect(stored.size).toBeGreaterThan(before + 20), { timeout: 30_000 });
     await worker.kill();
-    worker = await start();
+    worker = await startWorker();
   }
   isOver = true;
   await Promise.all(loads);

@@ -3,16 +3,13 @@
  */
 import { assert, it } from "@effect/vitest";
 import { Effect, Redacted, Schedule } from "effect";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inject } from "vitest";
 import { clientOf, freshDatabase } from "../packages/store-pg/test/PostgresUnderTest.ts";
-import { main } from "../apps/server/test/cli/run.ts";
+import { start } from "../apps/server/test/cli/run.ts";
 import { freePort } from "../apps/server/test/FreePort.ts";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 
 it.live(
   "a server goes on with the user and the password that replace those in the file of DATABASE_URL_FILE",
@@ -44,20 +41,15 @@ it.live(
       );
       write(former);
       const port = yield* Effect.promise(freePort);
-      const child = spawn(process.execPath, [main, "serve"], {
-        env: {
-          ...withoutSettings(),
-          DATABASE_URL_FILE: file,
-          PARLEY_DATA_DIR: directory,
-          PARLEY_PORT: "0",
-          PARLEY_MANAGEMENT_PORT: String(port),
-        },
-        stdio: "ignore",
+      const server = start(["serve"], {
+        DATABASE_URL_FILE: file,
+        PARLEY_DATA_DIR: directory,
+        PARLEY_PORT: "0",
+        PARLEY_MANAGEMENT_PORT: String(port),
       });
-      const exit = once(child, "exit");
       yield* Effect.addFinalizer(() => {
-        child.kill("SIGINT");
-        return Effect.promise(() => exit);
+        server.child.kill("SIGINT");
+        return Effect.promise(() => server.exit);
       });
       const becomesReady = Effect.tryPromise(() =>
         fetch(`http://127.0.0.1:${port}/health/ready`),

@@ -1,13 +1,13 @@
 /**
  * Bundles programs, and runs Workers in workerd, as the platform would.
  */
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { rolldown } from "rolldown";
+import { installed } from "../programs/installed.ts";
 
 /** This folder, which is not part of the workspace. */
-export const runtimes = import.meta.dirname;
+export const runtimes = installed("system/runtimes");
 
 /** Bundles a program of this folder, or one whose path is given, and returns its modules, the program's first. */
 export const bundle = async (
@@ -15,9 +15,6 @@ export const bundle = async (
   platform: "node" | "neutral",
   dir?: string,
 ): Promise<ReadonlyArray<{ readonly fileName: string; readonly code: string }>> => {
-  if (!existsSync(join(runtimes, "node_modules"))) {
-    throw new Error("the runtimes are not installed: npm ci --prefix system/runtimes");
-  }
   const build = await rolldown({
     input: join(runtimes, program),
     platform,
