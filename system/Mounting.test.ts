@@ -3,28 +3,28 @@
  * are installed in `mounts`, which is not part of the workspace. The programs there are bundled with Parley, as an
  * application would be.
  */
-import { generateKey } from "@parley/core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { Agent, createServer, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { start } from "../apps/server/test/cli/run.ts";
+import { makeKeys } from "../test/keys.ts";
+import { installed } from "./programs/installed.ts";
 
-const mounts = join(import.meta.dirname, "mounts");
-const bin = (name: string) => [join(mounts, "node_modules/.bin", name)];
+const mounts = installed("system/mounts");
+const bin = (name: string) => join(mounts, "node_modules/.bin", name);
 
-const node24 = [process.execPath];
-const node20 = bin("node");
-const bun = bin("bun");
-const deno = [...bin("deno"), "run", "--quiet", "--allow-all"];
+type Runtime = readonly [string, ...Array<string>];
+const node24: Runtime = [process.execPath];
+const node20: Runtime = [bin("node")];
+const bun: Runtime = [bin("bun")];
+const deno: Runtime = [bin("deno"), "run", "--quiet", "--allow-all"];
 
-const servers: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> = [
+const servers: ReadonlyArray<readonly [string, string, Runtime]> = [
   ["node:http", "node-http", node24],
   ["node:http on Node 20", "node-http", node20],
   ["Express 5 after its body parser", "express", node24],
@@ -42,11 +42,7 @@ const servers: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> =
   ["Deno", "deno", deno],
 ];
 
-const key = await generateKey.pipe(
-  Effect.map(Redacted.value),
-  Effect.provide(SecureRandom.layerWebCrypto),
-  Effect.runPromise,
-);
+const [key] = (await makeKeys(1)) as [string];
 
 /** The pending requests for the second halves of answers, by question. The programs wait for the responses. */
 const halves = new Map<string, ServerResponse>();
@@ -61,11 +57,6 @@ const gate = createServer(({ url }, response) => {
 });
 
 beforeAll(async () => {
-  if (!existsSync(join(mounts, "node_modules"))) {
-    throw new Error(
-      "the packages of system/mounts are not installed: npm ci --prefix system/mounts",
-    );
-  }
   await once(gate.listen(0, "127.0.0.1"), "listening");
   const { devDependencies } = JSON.parse(readFileSync(join(mounts, "package.json"), "utf8"));
   const names = new Set(servers.map(([, name]) => name));
@@ -84,47 +75,24 @@ it("the programs in system/mounts compile", () => {
   expect(stdout).toBe("");
 });
 
-/** Starts a program from `mounts`. */
-const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
-  const { port } = gate.address() as AddressInfo;
-  const child = spawn(file!, [...args, join(mounts, `dist/${name}.mjs`)], {
-    cwd: mounts,
-    env: { ...withoutSettings(), GATE: `http://127.0.0.1:${port}`, KEY: key },
-  });
-  let output = "";
-  const exit = once(child, "close");
-  const origin = await new Promise<string>((resolve, reject) => {
-    const read = (text: Buffer) => {
-      output += text;
-      const [address] = /^http:\S+$/m.exec(output) ?? [];
-      if (address !== undefined) resolve(address);
-    };
-    child.stdout.on("data", read);
-    child.stderr.on("data", read);
-    exit.then(() => reject(new Error(output)));
-  });
-  return {
-    origin,
-    /** What the program has printed besides its address. */
-    output: () => output.replace(`${origin}\n`, ""),
-    [Symbol.asyncDispose]: async () => {
-      child.kill("SIGKILL");
-      await exit;
-    },
-  };
-};
-
 const json = { "x-api-key": key, "content-type": "application/json" };
 
 describe.each(servers)("%s", (title, name, runtime) => {
-  let server: Awaited<ReturnType<typeof start>>;
+  let server: ReturnType<typeof start>;
+  let origin: string;
   beforeAll(async () => {
-    server = await start(name, runtime);
+    const { port } = gate.address() as AddressInfo;
+    const settings = { GATE: `http://127.0.0.1:${port}`, KEY: key };
+    server = start([join(mounts, `dist/${name}.mjs`)], settings, runtime, { cwd: mounts });
+    [origin] = (await server.untilPrinted(/^http:\S+$/m)) as unknown as [string];
   });
-  afterAll(() => server?.[Symbol.asyncDispose]());
+  afterAll(async () => {
+    server.child.kill("SIGKILL");
+    await server.exit;
+  });
 
   const send = async (path: string, body?: unknown, headers: object = {}, method?: string) => {
-    const response = await fetch(server.origin + path, {
+    const response = await fetch(origin + path, {
       method: method ?? (body === undefined ? "GET" : "POST"),
       headers: { "x-api-key": key, ...(body !== undefined && json), ...headers },
       ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -190,7 +158,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const statuses = [];
     for (const path of ["/support/chatbot/chats", "/support/ask"]) {
-      const outgoing = request(server.origin + path, { method: "POST", headers: json, agent });
+      const outgoing = request(origin + path, { method: "POST", headers: json, agent });
       // Chunked, so that the server does not know the length beforehand.
       for (let n = 0; n < 2; n++) outgoing.write(JSON.stringify("x".repeat(45_000)));
       outgoing.end();
@@ -205,7 +173,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
 
   it("the handler sends each delta immediately, even to clients that accept compressed responses", async () => {
     const question = `delta in ${title}`;
-    const response = await fetch(`${server.origin}/support/ask`, {
+    const response = await fetch(`${origin}/support/ask`, {
       method: "POST",
       headers: { ...json, accept: "text/event-stream", "accept-encoding": "gzip, br" },
       body: JSON.stringify({ query: question }),
@@ -223,7 +191,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
 
   /** Sends an ask, and disconnects when the answer has begun. */
   const leave = async (question: string, headers: object) => {
-    const outgoing = request(`${server.origin}/support/ask`, {
+    const outgoing = request(`${origin}/support/ask`, {
       method: "POST",
       headers: { ...json, ...headers },
     });
@@ -260,7 +228,9 @@ describe.each(servers)("%s", (title, name, runtime) => {
       })
       .toBe(48);
     expect((await send("/support/chatbot/details")).status).toBe(200);
+    const { stderr, stdout } = server.output;
     // A notice that Deno prints for all of its servers.
-    expect(server.output().replace(/^Deno\.serve: request\.signal .*\n/m, "")).toBe("");
+    expect(stderr.replace(/^Deno\.serve: request\.signal .*\n/m, "")).toBe("");
+    expect(stdout).toBe(`${origin}\n`);
   });
 });

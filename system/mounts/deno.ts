@@ -1,5 +1,4 @@
-import { announce } from "./announce.ts";
-import { handler } from "./service.ts";
+import { announce, handler } from "./service.ts";
 
 // The part of Deno's types that is used here.
 declare const Deno: {

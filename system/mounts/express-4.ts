@@ -3,8 +3,7 @@ import compression from "compression";
 import type expressTypes from "express";
 // @ts-expect-error version 4 has the types of version 5 here
 import express4 from "express4";
-import { announce } from "./announce.ts";
-import { handler } from "./service.ts";
+import { announce, handler } from "./service.ts";
 
 const express: typeof expressTypes = express4;
 const app = express();

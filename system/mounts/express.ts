@@ -1,8 +1,7 @@
 import { toNodeHandler } from "@parley/http/node";
 import compression from "compression";
 import express from "express";
-import { announce } from "./announce.ts";
-import { handler } from "./service.ts";
+import { announce, handler } from "./service.ts";
 
 const app = express();
 app.use(compression({ threshold: 0 }));

@@ -1,8 +1,7 @@
 import compress from "@fastify/compress";
 import { toNodeHandler } from "@parley/http/node";
 import { fastify } from "fastify";
-import { announce } from "./announce.ts";
-import { handler } from "./service.ts";
+import { announce, handler } from "./service.ts";
 
 const app = fastify();
 await app.register(compress, { threshold: 0 });

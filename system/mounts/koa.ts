@@ -3,8 +3,7 @@ import { toNodeHandler } from "@parley/http/node";
 import Koa from "koa";
 import compress from "koa-compress";
 import mount from "koa-mount";
-import { announce } from "./announce.ts";
-import { handler } from "./service.ts";
+import { announce, handler } from "./service.ts";
 
 const app = new Koa();
 app.use(compress({ threshold: 0 }));

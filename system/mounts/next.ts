@@ -1,7 +1,7 @@
 /** Stands in for Next.js: calls the route's handlers with its own kind of request, and with the route's parameters. */
 import { serve } from "@hono/node-server";
-import { announce } from "./announce.ts";
 import { DELETE, GET, PATCH, POST } from "./next-route.ts";
+import { announce } from "./service.ts";
 
 class NextRequest extends Request {
   get nextUrl(): URL {
