@@ -1,18 +1,11 @@
 /**
  * The essentials of the pages in Firefox.
  */
-import { generateKey, keyId } from "@parley/core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
-import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { keyId } from "@parley/core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
+import { makeKeys } from "../../test/keys.ts";
 import { startSlowModel, type SlowModel } from "../playground/SlowModel.ts";
+import { launchShop, startSite, type Shop, type Site } from "../widget/Shop.ts";
 import { hasFirefox, startFirefox, type Firefox } from "./Firefox.ts";
 
 if (!hasFirefox)
@@ -25,16 +18,14 @@ const first = (selector: string) => `document.querySelector(${JSON.stringify(sel
 describe.skipIf(!hasFirefox)("in Firefox", () => {
   let firefox: Firefox;
   let model: SlowModel;
-  let server: TestServer;
-  let site: Server;
-  let directory: string;
+  let shop: Shop;
+  let site: Site;
   let key: string;
 
   beforeAll(async () => {
-    const generated = Effect.provide(generateKey, SecureRandom.layerWebCrypto);
-    key = Redacted.value(await Effect.runPromise(generated));
-    site = createServer((_, response) => {
-      const { origin } = server.target;
+    [key] = (await makeKeys(1)) as [string];
+    site = await startSite((_, response) => {
+      const { origin } = shop;
       response.writeHead(200, {
         "content-type": "text/html; charset=utf-8",
         "content-security-policy": `default-src 'none'; script-src ${origin}; frame-src ${origin}; style-src 'unsafe-inline'; img-src 'self'`,
@@ -44,35 +35,19 @@ describe.skipIf(!hasFirefox)("in Firefox", () => {
 <script src="${origin}/widget.js" data-key="${keyId(key)}" data-color="#7a1fa2" async></script>
 <h1>Laden</h1><p>${"Viele Wörter. ".repeat(2000)}</p>`);
     });
-    await once(site.listen(0, "127.0.0.1"), "listening");
-    directory = await mkdtemp(join(tmpdir(), "parley-firefox-"));
-    const provision = join(directory, "provision.json");
-    const widget = {
-      key,
-      scopes: ["read", "write", "ask"],
-      visitors: true,
-      origins: [`http://localhost:${(site.address() as AddressInfo).port}`],
-      anonymous: true,
-      visitorRatePerMinute: 1000,
-      tokensPerDay: 1_000_000,
-    };
-    const chatbot = { workspace: "Shop", name: "Bot", helloMessage: "Hello!", keys: [widget] };
-    await writeFile(provision, JSON.stringify({ chatbots: [chatbot] }));
     model = await startSlowModel(() => answer);
-    server = await launch("memory", { ...model.settings, PARLEY_PROVISION: provision });
+    shop = await launchShop([key], [site.originOf()], model.settings);
     firefox = await startFirefox();
   });
   afterAll(async () => {
     await firefox?.stop();
-    await server?.stop();
+    await shop?.stop();
     model?.close();
     site?.close();
-    site?.closeAllConnections();
-    await rm(directory, { recursive: true, force: true });
   });
 
   it("the playground asks, shows a coloured answer as it arrives, and finds it again after a reload", async () => {
-    await firefox.goto(`${server.target.origin}/#key=${key}`);
+    await firefox.goto(`${shop.origin}/#key=${key}`);
     await firefox.waitFor(first("textarea"));
     await firefox.click(first("textarea"));
     await firefox.type("How?\uE007");
@@ -95,9 +70,9 @@ describe.skipIf(!hasFirefox)("in Firefox", () => {
   });
 
   it("the guide and the reference are there, with colours and copy buttons", async () => {
-    await firefox.goto(`${server.target.origin}/docs/install`);
+    await firefox.goto(`${shop.origin}/docs/install`);
     await firefox.waitFor(`${all(".code button")}.length > 3 && CSS.highlights.size > 0`);
-    await firefox.goto(`${server.target.origin}/docs`);
+    await firefox.goto(`${shop.origin}/docs`);
     await firefox.waitFor(`${all(".trial")}.length > 5 && CSS.highlights.size > 0`);
     const overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     expect(await firefox.evaluate(overflow)).toBe(0);
@@ -105,7 +80,7 @@ describe.skipIf(!hasFirefox)("in Firefox", () => {
   });
 
   it("the widget opens on a hostile page, and answers", async () => {
-    await firefox.goto(`http://localhost:${(site.address() as AddressInfo).port}/`);
+    await firefox.goto(`${site.originOf()}/`);
     const root = `${first("parley-widget")}?.shadowRoot`;
     const button = `${root}?.querySelector("section > button")`;
     await firefox.waitFor(button);

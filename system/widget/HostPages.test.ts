@@ -1,20 +1,13 @@
 /**
  * The widget in Chromium on pages whose styles, scripts and policies are in its way.
  */
-import { generateKey, keyId } from "@parley/core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
-import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { keyId } from "@parley/core";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
+import { makeKeys } from "../../test/keys.ts";
 import { desktop, launchBrowser } from "../playground/Browsers.ts";
+import { launchShop, startSite, type Shop, type Site } from "./Shop.ts";
 
 interface HostPage {
   readonly style?: string;
@@ -85,74 +78,53 @@ const hostPages: Readonly<Record<string, HostPage>> = {
 };
 
 let browser: Browser;
-let server: TestServer;
-let site: Server;
-let directory: string;
+let shop: Shop;
+let site: Site;
 /** A key for each page, because a key admits only ten new visitors a minute from one address. */
-let keys: ReadonlyMap<string, string>;
+let keys: ReadonlyArray<string>;
 
-const originOf = (server: Server) => `http://localhost:${(server.address() as AddressInfo).port}`;
-const addressOf = (name: string) => `${originOf(site)}/?${encodeURIComponent(name)}`;
+const addressOf = (name: string) => `${site.originOf()}/?${encodeURIComponent(name)}`;
 
 const render = (name: string) => {
   const { body = "", doctype = "<!doctype html>", head = "", html = "", style } = hostPages[name]!;
   const sheet = style && `<link rel="stylesheet" href="/style.css?${encodeURIComponent(style)}">`;
+  const key = keys[Object.keys(hostPages).indexOf(name)]!;
   return `${doctype}<html ${html}><head><title>Host</title>${sheet ?? ""}${head}
-<script src="${server.target.origin}/widget.js" data-key="${keyId(keys.get(name)!)}" async></script></head>
+<script src="${shop.origin}/widget.js" data-key="${keyId(key)}" async></script></head>
 <body><h1>Host</h1><div></div>${body}<p>${"Many words. ".repeat(2000)}</p></body></html>`;
 };
 
 beforeAll(async () => {
-  const generated = Effect.forEach(Object.keys(hostPages), (name) =>
-    Effect.map(generateKey, (key) => [name, Redacted.value(key)] as const),
-  );
-  keys = new Map(await Effect.runPromise(Effect.provide(generated, SecureRandom.layerWebCrypto)));
-  site = createServer(async (request, response) => {
+  keys = await makeKeys(Object.keys(hostPages).length);
+  site = await startSite(async (request, response) => {
     const { pathname, search } = new URL(request.url!, "http://localhost");
     const text = decodeURIComponent(search.slice(1));
-    if (pathname === "/style.css")
-      return void response.setHeader("content-type", "text/css").end(text);
-    if (pathname === "/slow.js") await sleep(1500);
-    if (pathname === "/slow.js")
-      return void response.setHeader("content-type", "text/javascript").end();
+    const send = (type: string, content: string) =>
+      void response.setHeader("content-type", type).end(content);
+    if (pathname === "/style.css") return send("text/css", text);
+    if (pathname === "/slow.js") {
+      await sleep(1500);
+      return send("text/javascript", "");
+    }
     const [name, isFramed] = text.split("#");
     const page = hostPages[name!];
     if (page === undefined) return void response.writeHead(404).end();
-    response.setHeader("content-type", "text/html; charset=utf-8");
-    if (page.policy)
-      response.setHeader("content-security-policy", page.policy(server.target.origin));
-    if (page.frame === undefined || isFramed) return void response.end(render(name!));
-    response.end(
-      `<!doctype html><iframe ${page.frame} width="1000" height="700" src="${addressOf(`${name}#framed`)}"></iframe>`,
+    if (page.policy) response.setHeader("content-security-policy", page.policy(shop.origin));
+    const isWhole = page.frame === undefined || isFramed;
+    send(
+      "text/html; charset=utf-8",
+      isWhole
+        ? render(name!)
+        : `<!doctype html><iframe ${page.frame} width="1000" height="700" src="${addressOf(`${name}#framed`)}"></iframe>`,
     );
   });
-  await once(site.listen(0, "127.0.0.1"), "listening");
-  directory = await mkdtemp(join(tmpdir(), "parley-hosts-"));
-  const provision = join(directory, "provision.json");
-  const widget = {
-    scopes: ["read", "write", "ask"],
-    visitors: true,
-    origins: [originOf(site)],
-    anonymous: true,
-    visitorRatePerMinute: 1000,
-    tokensPerDay: 1_000_000,
-  };
-  const chatbot = {
-    workspace: "Shop",
-    name: "Shop assistant",
-    helloMessage: "Hello!",
-    keys: Array.from(keys.values(), (key) => ({ ...widget, key })),
-  };
-  await writeFile(provision, JSON.stringify({ chatbots: [chatbot] }));
-  server = await launch("memory", { PARLEY_PROVISION: provision, PARLEY_PAGES: "false" });
+  shop = await launchShop(keys, [site.originOf()], { PARLEY_PAGES: "false" });
   browser = await launchBrowser();
 });
 afterAll(async () => {
   await browser?.close();
-  await server?.stop();
+  await shop?.stop();
   site?.close();
-  site?.closeAllConnections();
-  await rm(directory, { recursive: true, force: true });
 });
 
 it.each(Object.keys(hostPages))(

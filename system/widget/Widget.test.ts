@@ -1,174 +1,134 @@
 /**
  * The widget in Chromium, on another site's pages, which have a strict Content Security Policy.
  */
-import { generateKey, keyId } from "@parley/core";
+import { keyId } from "@parley/core";
 import { signVisitorToken } from "@parley/http";
 import axe from "axe-core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
+import { Effect } from "effect";
 import { createHmac } from "node:crypto";
-import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+import type { RequestListener } from "node:http";
+import type { Socket } from "node:net";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
 import { startRelay, type Relay } from "../../apps/server/test/Relay.ts";
+import { makeKeys } from "../../test/keys.ts";
+import { desktop, launchBrowser, phone } from "../playground/Browsers.ts";
 import { startSlowModel, type SlowModel } from "../playground/SlowModel.ts";
+import { launchShop, startSite, type Shop, type Site } from "./Shop.ts";
 
-const desk = { viewport: { width: 1280, height: 800 } };
-const phone = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 const long = `It begins. ${Array.from({ length: 80 }, (_, at) => `word${at}`).join(" ")} It ends.`;
 
 let browser: Browser;
 let model: SlowModel;
-let server: TestServer;
+let server: Shop;
 /** Relays connections from browsers to the server. */
 let relay: Relay;
 const connections = new Set<Socket>();
-let directory: string;
-let provision: string;
 let key: string;
 let id: string;
 /** A site whose origin the key allows, and one whose origin it does not. */
-let shop: Server;
-let stranger: Server;
+let shop: Site;
+let stranger: Site;
 /** The site's signed-in user; `null` if nobody has signed in. */
 let user: string | null = "user-1";
 /** The lifetimes of the next tokens, in seconds. */
 let lives: Array<number> = [];
 const tokens: Array<string> = [];
 
-/**
- * The origin of a site's pages. For a page on `localhost`, the server on 127.0.0.1 is another site, and in private
- * windows such as these Chromium blocks storage in cross-site frames.
- */
-const originOf = (site: Server, name = "localhost") =>
-  `http://${name}:${(site.address() as AddressInfo).port}`;
-
-/** Starts a site whose policy allows nothing but the widget and the site's own backend. */
-const startSite = async () => {
-  const site = createServer(async (request, response) => {
-    const { pathname, searchParams } = new URL(request.url!, "http://localhost");
-    if (pathname === "/chat-token") {
-      if (user === null) return void response.writeHead(401).end("{}");
-      const expiresAt = new Date(Date.now() + 1000 * (lives.shift() ?? 3600));
-      const signingSecret = createHmac("sha256", key).update("parley-visitor").digest("hex");
-      const token = await Effect.runPromise(
-        signVisitorToken({ keyId: id, signingSecret, visitor: user, expiresAt }),
-      );
-      tokens.push(token);
-      return void response
-        .writeHead(200, { "content-type": "application/json" })
-        .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
-    }
-    const origin = searchParams.get("server") ?? new URL(relay.url).origin;
-    if (pathname === "/logo.svg") {
-      response.writeHead(200, { "content-type": "image/svg+xml" });
-      return void response.end('<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"/>');
-    }
-    const frameSource = searchParams.has("frameless") ? "'none'" : origin;
-    response.writeHead(200, {
-      "content-type": "text/html; charset=utf-8",
-      ...(searchParams.has("isolated") && {
-        "cross-origin-embedder-policy": "require-corp",
-        "cross-origin-opener-policy": "same-origin",
-      }),
-      "content-security-policy":
-        `default-src 'none'; script-src ${origin}; frame-src ${frameSource}; connect-src 'self'; ` +
-        "require-trusted-types-for 'script'; trusted-types 'none'",
-    });
-    const attributes = searchParams.get("attributes") ?? "";
-    response.end(`<!doctype html>
+/** A site whose policy allows nothing but the widget and the site's own backend. */
+const listener: RequestListener = async (request, response) => {
+  const { pathname, searchParams } = new URL(request.url!, "http://localhost");
+  if (pathname === "/chat-token") {
+    if (user === null) return void response.writeHead(401).end("{}");
+    const expiresAt = new Date(Date.now() + 1000 * (lives.shift() ?? 3600));
+    const signingSecret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+    const token = await Effect.runPromise(
+      signVisitorToken({ keyId: id, signingSecret, visitor: user, expiresAt }),
+    );
+    tokens.push(token);
+    return void response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
+  }
+  const origin = searchParams.get("server") ?? new URL(relay.url).origin;
+  if (pathname === "/logo.svg") {
+    response.writeHead(200, { "content-type": "image/svg+xml" });
+    return void response.end('<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"/>');
+  }
+  const frameSource = searchParams.has("frameless") ? "'none'" : origin;
+  response.writeHead(200, {
+    "content-type": "text/html; charset=utf-8",
+    ...(searchParams.has("isolated") && {
+      "cross-origin-embedder-policy": "require-corp",
+      "cross-origin-opener-policy": "same-origin",
+    }),
+    "content-security-policy":
+      `default-src 'none'; script-src ${origin}; frame-src ${frameSource}; connect-src 'self'; ` +
+      "require-trusted-types-for 'script'; trusted-types 'none'",
+  });
+  const attributes = searchParams.get("attributes") ?? "";
+  response.end(`<!doctype html>
 <html lang="${searchParams.get("lang") ?? "en"}" dir="${searchParams.get("dir") ?? "ltr"}">
 <head><title>Shop</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <script src="${origin}/widget.js${searchParams.get("version") ?? ""}" ${attributes.includes("data-key") ? "" : `data-key="${id}"`} ${attributes} async></script></head>
 <body><main><h1>Shop</h1><button>Buy</button></main></body>
 </html>`);
-  });
-  await once(site.listen(0, "127.0.0.1"), "listening");
-  return site;
 };
 
 beforeAll(async () => {
-  const generated = Effect.provide(generateKey, SecureRandom.layerWebCrypto);
-  key = Redacted.value(await Effect.runPromise(generated));
+  [key] = (await makeKeys(1)) as [string];
   id = keyId(key)!;
-  [shop, stranger] = [await startSite(), await startSite()];
-  directory = await mkdtemp(join(tmpdir(), "parley-widget-"));
-  provision = join(directory, "provision.json");
-  const widget = {
-    key,
-    scopes: ["read", "write", "ask", "delete"],
-    visitors: true,
-    origins: [originOf(shop), originOf(shop, sameSite)],
-    anonymous: true,
-    visitorRatePerMinute: 1000,
-    tokensPerDay: 1_000_000,
-  };
-  const chatbot = { workspace: "Shop", name: "Shop assistant", helloMessage: "Hello! 👋" };
-  await writeFile(
-    provision,
-    JSON.stringify({ chatbots: [{ ...chatbot, suggestedQuestions: ["Ports"], keys: [widget] }] }),
-  );
+  [shop, stranger] = [await startSite(listener), await startSite(listener)];
   model = await startSlowModel((question) =>
     question === "fail" ? undefined : question === "long" ? long : "A short **answer**.",
   );
-  const settings = { PARLEY_PROVISION: provision, PARLEY_PAGES: "false" };
-  server = await launch("memory", { ...model.settings, ...settings });
-  relay = await startRelay(server.target.origin, (near, far) => {
+  const origins = [shop.originOf(), shop.originOf(sameSite)];
+  server = await launchShop([key], origins, { ...model.settings, PARLEY_PAGES: "false" });
+  relay = await startRelay(server.origin, (near, far) => {
     near.pipe(far).pipe(near);
     connections.add(near);
     near.on("close", () => connections.delete(near));
   });
-  const args = ["--no-sandbox"];
-  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
+  browser = await launchBrowser();
 });
 afterAll(async () => {
   await browser?.close();
   relay?.close();
   await server?.stop();
   model?.close();
-  for (const site of [shop, stranger]) {
-    site?.close();
-    site?.closeAllConnections();
-  }
-  await rm(directory, { recursive: true, force: true });
+  shop?.close();
+  stranger?.close();
 });
 
 const sameSite = "127.0.0.1";
 
-interface Visit extends BrowserContextOptions {
-  readonly site?: Server;
+interface HostPage {
+  readonly site?: Site;
+  /** The host name of the site. */
   readonly name?: string;
   readonly attributes?: string;
   /** The query string of the script's address. */
   readonly version?: string;
   /** Whether the page is cross-origin isolated. */
-  readonly isolated?: boolean;
+  readonly isolated?: "yes";
   /** Whether the page's policy allows no frames. */
-  readonly frameless?: boolean;
+  readonly frameless?: "yes";
   readonly lang?: string;
   readonly dir?: string;
   /** The origin of the Parley server; by default, that of the relay. */
   readonly server?: string;
 }
 
-const addressOf = ({ site = shop, name, isolated, frameless, ...visit }: Visit) => {
-  const { attributes = "", dir, lang, server, version = "" } = visit;
-  const flags = { ...(isolated && { isolated: "" }), ...(frameless && { frameless: "" }) };
-  const page = { ...(dir && { dir }), ...(lang && { lang }), ...(server && { server }) };
-  return `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...flags, ...page })}`;
-};
+const addressOf = ({ site = shop, name, ...page }: HostPage) =>
+  `${site.originOf(name)}/?${new URLSearchParams(page)}`;
 
 /** Opens the page, and fails on any page error, any cookie and any request to another host. */
-const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
-  const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...others } = options;
-  const { dir: _5, frameless: _6, lang: _7, server: _8, ...device } = others;
-  const context = await browser.newContext({ ...desk, ...device });
+const visit = async (
+  hostPage: HostPage,
+  use: (page: Page, errors: Array<string>) => Promise<void>,
+  device: BrowserContextOptions = desktop,
+) => {
+  const context = await browser.newContext({ ...desktop, ...device });
   const page = await context.newPage();
   const errors: Array<string> = [];
   const hosts = new Set<string>();
@@ -179,12 +139,13 @@ const visit = async (options: Visit, use: (page: Page, errors: Array<string>) =>
   });
   page.on("request", (request) => hosts.add(new URL(request.url()).origin));
   try {
-    await page.goto(addressOf(options));
+    const address = addressOf(hostPage);
+    await page.goto(address);
     await use(page, errors);
     expect(errors).toEqual([]);
     expect(await context.cookies()).toEqual([]);
-    hosts.delete(new URL(addressOf(options)).origin);
-    hosts.delete(options.server ?? new URL(relay.url).origin);
+    hosts.delete(new URL(address).origin);
+    hosts.delete(hostPage.server ?? new URL(relay.url).origin);
     expect([...hosts]).toEqual([]);
   } finally {
     await context.close();
@@ -201,6 +162,14 @@ const ask = async (page: Page, text: string) => {
 const waitForAnswer = async (page: Page) => {
   await frame(page).locator(".pending").waitFor({ state: "detached" });
   return frame(page).locator(".stored .markdown").last().innerText();
+};
+const answerTo = async (page: Page, question: string) => {
+  await ask(page, question);
+  return await waitForAnswer(page);
+};
+const openWindow = async (page: Page) => {
+  await button(page).click();
+  await frame(page).getByText("Hello! 👋").waitFor();
 };
 const focused = (page: Page) =>
   page.evaluate(() => {
@@ -220,78 +189,75 @@ const expectAccessible = async (page: Page) => {
 };
 
 for (const [name, device] of Object.entries({
-  "a desktop": desk,
-  "a dark desktop": { ...desk, colorScheme: "dark" as const },
+  "a desktop": desktop,
+  "a dark desktop": { ...desktop, colorScheme: "dark" as const },
   "a phone": phone,
 })) {
   it(`an anonymous visitor can ask in the widget on ${name}`, () =>
-    visit({ ...device, attributes: 'data-color="#ffcc00"' }, async (page) => {
-      const countedRequests: Array<string> = [];
-      page.on("request", (request) => {
-        const { pathname } = new URL(request.url());
-        if (request.headers()["x-api-key"]) countedRequests.push(`${request.method()} ${pathname}`);
-      });
-      await button(page).click();
-      await frame(page).getByText("Hello! 👋").waitFor();
-      await frame(page).getByRole("button", { name: "Ports" }).waitFor();
-      expect(await focused(page)).toBe("iframe");
-      // A visitor who only looks leaves no chat.
-      expect(countedRequests.filter((request) => !request.startsWith("GET"))).toEqual([]);
-      await expectAccessible(page);
-      const box = await page.locator("parley-widget dialog").boundingBox();
-      if (name === "a phone") expect(box).toEqual({ x: 0, y: 0, ...phone.viewport });
-      else expect(box).toMatchObject({ x: 860, width: 400 });
-      await frame(page).getByRole("button", { name: "Ports" }).click();
-      await frame(page).locator(".question:text-is('Ports')").waitFor();
-      expect(await waitForAnswer(page)).toBe("A short answer.");
-      // A visitor's rate limit may be as low as ten requests a minute.
-      expect(countedRequests.length, countedRequests.join()).toBeLessThanOrEqual(5);
-      await ask(page, "fail");
-      await frame(page).getByText("Could not answer. Nothing was stored.").waitFor();
-      await ask(page, "long");
-      await frame(page).getByText("word3").waitFor();
-      await frame(page).getByTitle("Stop").click();
-      await frame(page).getByText("Stopped. Nothing was stored.").waitFor();
-      await expectAccessible(page);
-    }));
+    visit(
+      { attributes: 'data-color="#ffcc00"' },
+      async (page) => {
+        const countedRequests: Array<string> = [];
+        page.on("request", (request) => {
+          const { pathname } = new URL(request.url());
+          if (request.headers()["x-api-key"])
+            countedRequests.push(`${request.method()} ${pathname}`);
+        });
+        await openWindow(page);
+        await frame(page).getByRole("button", { name: "Ports" }).waitFor();
+        expect(await focused(page)).toBe("iframe");
+        // A visitor who only looks leaves no chat.
+        expect(countedRequests.filter((request) => !request.startsWith("GET"))).toEqual([]);
+        await expectAccessible(page);
+        const box = await page.locator("parley-widget dialog").boundingBox();
+        if (name === "a phone") expect(box).toEqual({ x: 0, y: 0, ...phone.viewport });
+        else expect(box).toMatchObject({ x: 860, width: 400 });
+        await frame(page).getByRole("button", { name: "Ports" }).click();
+        await frame(page).locator(".question:text-is('Ports')").waitFor();
+        expect(await waitForAnswer(page)).toBe("A short answer.");
+        // A visitor's rate limit may be as low as ten requests a minute.
+        expect(countedRequests.length, countedRequests.join()).toBeLessThanOrEqual(5);
+        await ask(page, "fail");
+        await frame(page).getByText("Could not answer. Nothing was stored.").waitFor();
+        await ask(page, "long");
+        await frame(page).getByText("word3").waitFor();
+        await frame(page).getByTitle("Stop").click();
+        await frame(page).getByText("Stopped. Nothing was stored.").waitFor();
+        await expectAccessible(page);
+      },
+      device,
+    ));
 }
 
 it("the window fills the screen of a phone in landscape", () => {
   const viewport = { width: phone.viewport.height, height: phone.viewport.width };
-  return visit({ ...phone, viewport }, async (page) => {
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+  const use = async (page: Page) => {
+    await openWindow(page);
     const box = await page.locator("parley-widget dialog").boundingBox();
     expect(box).toEqual({ x: 0, y: 0, ...viewport });
-  });
+  };
+  return visit({}, use, { ...phone, viewport });
 });
 
 it("a page can load the widget as a module, with a version in the address", () =>
   visit({ attributes: 'type="module"', version: "?v=2" }, async (page) => {
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
   }));
 
 it("a cross-origin isolated page can contain the widget", () =>
-  visit({ isolated: true }, async (page) => {
+  visit({ isolated: "yes" }, async (page) => {
     expect(await page.evaluate(() => crossOriginIsolated)).toBe(true);
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
-    await ask(page, "hi");
-    await waitForAnswer(page);
+    await openWindow(page);
+    await answerTo(page, "hi");
   }));
 
 it.each([
   ["oklch(0.95 0.05 100)", "rgb(0, 0, 0)"],
-  ["lab(95 0 20)", "rgb(0, 0, 0)"],
-  ["color(display-p3 1 1 0.8)", "rgb(0, 0, 0)"],
-  ["hsl(60 90% 90%)", "rgb(0, 0, 0)"],
   ["oklch(0.3 0.05 260)", "rgb(255, 255, 255)"],
   ["no colour", "rgb(255, 255, 255)"],
 ])("the button's icon and the window's header are legible on %s", (color, expected) =>
   visit({ attributes: `data-color="${color}"` }, async (page) => {
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
     for (const element of [button(page), frame(page).locator("header")]) {
       expect(await element.evaluate((each) => getComputedStyle(each).color)).toBe(expected);
     }
@@ -344,12 +310,10 @@ it("an answer continues after the visitor opens another page of the site", () =>
 
 it("the widget answers even if the browser blocks storage in frames", () =>
   visit({}, async (page) => {
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
     for (const name of ["sessionStorage", "localStorage"])
       await expect(page.frames()[1]!.evaluate(name)).rejects.toThrow("SecurityError");
-    await ask(page, "Is it open?");
-    expect(await waitForAnswer(page)).toBe("A short answer.");
+    expect(await answerTo(page, "Is it open?")).toBe("A short answer.");
   }));
 
 const withTokenUrl = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
@@ -358,8 +322,7 @@ it("a token that expires in the middle of an answer is renewed, and the answer c
     // The server tolerates a clock skew of 60 seconds.
     lives = [-57];
     tokens.length = 0;
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
     await page.waitForTimeout(3500);
@@ -374,15 +337,12 @@ it("a token is renewed before it expires", () =>
     const statuses: Array<number> = [];
     page.on("response", (response) => statuses.push(response.status()));
     await page.clock.install();
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
     await page.clock.fastForward("58:00");
-    await ask(page, "Is it open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it open?");
     expect(tokens).toHaveLength(1);
     await page.clock.fastForward("01:30");
-    await ask(page, "Is it still open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it still open?");
     expect(tokens).toHaveLength(2);
     expect(statuses.filter((status) => status >= 400)).toEqual([]);
   }));
@@ -391,8 +351,7 @@ it("a user does not see what the browser's previous user wrote", () =>
   visit(withTokenUrl, async (page) => {
     user = "user-2";
     await button(page).click();
-    await ask(page, "Whose is it?");
-    await waitForAnswer(page);
+    await answerTo(page, "Whose is it?");
     await field(page).fill("A draft");
     user = "user-3";
     await page.goto(addressOf(withTokenUrl));
@@ -410,18 +369,22 @@ it("a user does not see what the browser's previous user wrote", () =>
   }));
 
 it("a page from an origin that is not allowed shows a sentence, and requests no token", () =>
-  visit({ ...phone, site: stranger }, async (page, errors) => {
-    const paths: Array<string> = [];
-    page.on("request", (request) => paths.push(new URL(request.url()).pathname));
-    await button(page).click();
-    await page.getByText("This chat is not available at the moment.").waitFor();
-    expect(paths).toEqual([`/widget/${id}`]);
-    await page.getByRole("button", { name: "Close" }).click();
-    expect(await focused(page)).toBe("button");
-    expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
-    // The browser tells the page's developer why.
-    expect(errors.splice(0).join()).toContain("frame-ancestors");
-  }));
+  visit(
+    { site: stranger },
+    async (page, errors) => {
+      const paths: Array<string> = [];
+      page.on("request", (request) => paths.push(new URL(request.url()).pathname));
+      await button(page).click();
+      await page.getByText("This chat is not available at the moment.").waitFor();
+      expect(paths).toEqual([`/widget/${id}`]);
+      await page.getByRole("button", { name: "Close" }).click();
+      expect(await focused(page)).toBe("button");
+      expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
+      // The browser tells the page's developer why.
+      expect(errors.splice(0).join()).toContain("frame-ancestors");
+    },
+    phone,
+  ));
 
 it("the window wears the site's colour, logo, title, theme and place", () => {
   const attributes =
@@ -488,43 +451,48 @@ it("calls before the script has loaded run once it has", () =>
     await waitForAnswer(page);
   }));
 
-it.each([
-  ["the key is unknown", { attributes: 'data-key="000000000000"' }, "is not among its origins"],
-  ["the origin is not the key's", { site: () => stranger }, "is not among its origins"],
-  ["a whole key was pasted", { attributes: () => `data-key="${key}"` }, "whole API key"],
-  ["frame-src is missing", { frameless: true }, "to frame-src"],
-  ["data-key is missing", { attributes: 'data-key=""' }, "data-key is missing"],
-])("one warning says why the window does not open: %s", (_, cause, sentence) => {
-  const options = Object.fromEntries(
-    Object.entries(cause).map(([name, value]) => [
-      name,
-      value instanceof Function ? value() : value,
-    ]),
-  );
-  return visit(options, async (page, errors) => {
-    const warnings: Array<string> = [];
-    page.on("console", (message) => {
-      if (message.text().startsWith("Parley widget")) warnings.push(message.text());
-    });
+/** What the widget has told the page's developer. */
+const warningsOf = (page: Page): ReadonlyArray<string> => {
+  const warnings: Array<string> = [];
+  page.on("console", (message) => {
+    if (message.text().startsWith("Parley widget")) warnings.push(message.text());
+  });
+  return warnings;
+};
+
+it.each<readonly [string, () => HostPage, string]>([
+  [
+    "the key is unknown",
+    () => ({ attributes: 'data-key="000000000000"' }),
+    "is not among its origins",
+  ],
+  ["the origin is not the key's", () => ({ site: stranger }), "is not among its origins"],
+  ["a whole key was pasted", () => ({ attributes: `data-key="${key}"` }), "whole API key"],
+  ["frame-src is missing", () => ({ frameless: "yes" }), "to frame-src"],
+  ["data-key is missing", () => ({ attributes: 'data-key=""' }), "data-key is missing"],
+])("one warning says why the window does not open: %s", (_, cause, sentence) =>
+  visit(cause(), async (page, errors) => {
+    const warnings = warningsOf(page);
+    await page.clock.install();
     await button(page).click();
     await page.getByText("This chat is not available at the moment.").waitFor();
-    await page.waitForTimeout(4500);
-    expect(warnings).toEqual([expect.stringContaining(sentence)]);
+    await page.clock.fastForward(4500);
+    await expect.poll(() => warnings).toEqual([expect.stringContaining(sentence)]);
+    await page.clock.fastForward(4500);
+    expect(warnings).toHaveLength(1);
     errors.splice(0);
-  });
-});
+  }),
+);
 
 it("the key may stand in the script's address", () =>
   visit({ attributes: 'data-key=""', version: `?key=${id}` }, async (page) => {
-    await button(page).click();
-    await frame(page).getByText("Hello! 👋").waitFor();
+    await openWindow(page);
   }));
 
 it("an open window, its chat and the draft survive a page change, and a closed one marks an answer", () =>
   visit({ name: sameSite }, async (page) => {
     await button(page).click();
-    await ask(page, "Is it open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it open?");
     await frame(page).getByTitle("New chat").click();
     await field(page).fill("A draft");
     await page.goto(addressOf({ name: sameSite }));
@@ -570,16 +538,14 @@ it.each([
 it("a second tab opens with its window closed, shows the same chat, and shares the mark of an answer", () =>
   visit({ name: sameSite }, async (page) => {
     await button(page).click();
-    await ask(page, "Is it open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it open?");
     const second = await page.context().newPage();
     await second.goto(addressOf({ name: sameSite }));
     await button(second).waitFor();
     expect(await second.locator("parley-widget dialog").isVisible()).toBe(false);
     await button(second).click();
     await frame(second).locator(".question:text-is('Is it open?')").waitFor();
-    await ask(second, "And tomorrow?");
-    await waitForAnswer(second);
+    await answerTo(second, "And tomorrow?");
     await frame(page).locator(".stored .question:text-is('And tomorrow?')").waitFor();
     await ask(second, "long");
     await frame(second).getByText("word3").waitFor();
@@ -597,15 +563,13 @@ it("a second tab opens with its window closed, shows the same chat, and shares t
 
 it("the widget says nothing after a script has removed it", () =>
   visit({ site: stranger }, async (page, errors) => {
-    const warnings: Array<string> = [];
-    page.on("console", (message) => {
-      if (message.text().startsWith("Parley widget")) warnings.push(message.text());
-    });
+    const warnings = warningsOf(page);
+    await page.clock.install();
     await button(page).click();
     await page.getByText("Loading the chat…").waitFor();
-    await page.waitForTimeout(500);
+    await page.clock.fastForward(500);
     await page.evaluate("parley.destroy()");
-    await page.waitForTimeout(4500);
+    await page.clock.fastForward(4500);
     expect(warnings).toEqual([]);
     errors.splice(0);
   }));
@@ -624,44 +588,50 @@ it.each([
 ])(
   "in %s, the window says until when %s lasts for %i seconds",
   (lang, message, seconds, sentence) =>
-    visit({ lang, timezoneId: "Europe/Berlin" }, async (page) => {
-      await page.clock.install({ time: "2026-11-29T12:05:00Z" });
-      const headers = { "retry-after": String(seconds) };
-      await page.route(/ask/, (route) =>
-        route.fulfill({ status: 403, headers, json: { status: 403, code: 99, message } }),
-      );
-      await button(page).click();
-      await ask(page, "Is it open?");
-      const alert = frame(page).getByRole("alert").getByRole("paragraph").first();
-      expect(await alert.innerText()).toBe(sentence);
-      await page.clock.fastForward(600_000);
-      await field(page).fill("Another rendering");
-      expect(await alert.innerText()).toBe(sentence);
-    }),
+    visit(
+      { lang },
+      async (page) => {
+        await page.clock.install({ time: "2026-11-29T12:05:00Z" });
+        const headers = { "retry-after": String(seconds) };
+        await page.route(/ask/, (route) =>
+          route.fulfill({ status: 403, headers, json: { status: 403, code: 99, message } }),
+        );
+        await button(page).click();
+        await ask(page, "Is it open?");
+        const alert = frame(page).getByRole("alert").getByRole("paragraph").first();
+        expect(await alert.innerText()).toBe(sentence);
+        await page.clock.fastForward(600_000);
+        await field(page).fill("Another rendering");
+        expect(await alert.innerText()).toBe(sentence);
+      },
+      { timezoneId: "Europe/Berlin" },
+    ),
 );
 
 it("a language that browsers do not know stops nothing", () =>
   visit({ lang: "de_DE.utf8", attributes: `data-texts='{ "New chat": "Neu" }'` }, async (page) => {
     await button(page).click();
-    await ask(page, "Is it open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it open?");
     await frame(page).getByTitle("Earlier chats").click();
     await frame(page).locator("nav time").waitFor();
   }));
 
 it("an answer for which nothing was found leads to the owner's contact, but never to a script", async () => {
-  const other = await launch("memory", { PARLEY_PROVISION: provision, PARLEY_PAGES: "false" });
-  const contacts = ["https://shop.example/contact", "mailto:help@shop.example", "tel:+49301234567"];
+  // Without a model, documents answer.
+  const other = await launchShop([key], [shop.originOf()], { PARLEY_PAGES: "false" });
   try {
-    for (const contact of [...contacts, "javascript:alert(1)"]) {
+    for (const [contact, addresses] of [
+      ["https://shop.example/contact", ["https://shop.example/contact"]],
+      ["javascript:alert(1)", []],
+    ] as const) {
       const attributes = `data-contact="${contact}"`;
-      await visit({ server: other.target.origin, attributes, lang: "de" }, async (page) => {
+      await visit({ server: other.origin, attributes, lang: "de" }, async (page) => {
         await button(page).click();
-        await ask(page, "Xyzzy?");
-        await waitForAnswer(page);
+        await answerTo(page, "Xyzzy?");
         const links = await frame(page).getByRole("link", { name: "Kontakt aufnehmen" }).all();
-        const addresses = await Promise.all(links.map((link) => link.getAttribute("href")));
-        expect(addresses).toEqual(contacts.includes(contact) ? [contact] : []);
+        expect(await Promise.all(links.map((link) => link.getAttribute("href")))).toEqual(
+          addresses,
+        );
       });
     }
   } finally {
@@ -672,8 +642,7 @@ it("an answer for which nothing was found leads to the owner's contact, but neve
 it("a visitor deletes their chats if the key allows it", () =>
   visit({}, async (page) => {
     await button(page).click();
-    await ask(page, "Is it open?");
-    await waitForAnswer(page);
+    await answerTo(page, "Is it open?");
     await frame(page).getByTitle("Earlier chats").click();
     await frame(page).getByRole("button", { name: "Delete my chats" }).click();
     await expectAccessible(page);
