@@ -77,11 +77,11 @@ it.each(["example.com", "localhost"])(
 it.each(["curl", "JavaScript"])(
   "the reference's samples in %s run as printed",
   async (language) => {
-    let printed: Record<string, string> = {};
+    let samplesOfPage: Record<string, string> = {};
     let origin = "";
     await open("localhost", async (page) => {
       ({ origin } = new URL(page.url()));
-      printed = await page.evaluate(`Object.fromEntries(
+      samplesOfPage = await page.evaluate(`Object.fromEntries(
       [...document.querySelectorAll(".operation")].map((operation) => [
         operation.querySelector("h2").id,
         [...operation.querySelectorAll(".code")]
@@ -94,9 +94,9 @@ it.each(["curl", "JavaScript"])(
     try {
       const statuses: Record<string, number> = {};
       const [first, last] = ["general.createChat", "general.deleteChat"] as const;
-      const others = Object.keys(printed).filter((name) => name !== first && name !== last);
+      const others = Object.keys(samplesOfPage).filter((name) => name !== first && name !== last);
       for (const name of [first, ...others, last]) {
-        const code = printed[name]!.replace(origin, fresh.target.origin);
+        const code = samplesOfPage[name]!.replace(origin, fresh.target.origin);
         const script = `${code} console.log(response.status)`;
         const [command, ...values] =
           language === "curl"

@@ -12,10 +12,10 @@ import { afterAll, expect, inject, it } from "vitest";
 import { start } from "../apps/server/test/cli/run.ts";
 import { freshSchema } from "../packages/store-pg/test/PostgresUnderTest.ts";
 import { root } from "../test/docs/Fences.ts";
-import { installed } from "./programs/installed.ts";
+import { requirePackages } from "./programs/requirePackages.ts";
 
 const run = promisify(execFile);
-const mounts = installed("system/mounts");
+const mounts = requirePackages("system/mounts");
 const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const source = join(root, "examples/express/server.ts");

@@ -13,9 +13,9 @@ import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start } from "../apps/server/test/cli/run.ts";
 import { makeKeys } from "../test/keys.ts";
-import { installed } from "./programs/installed.ts";
+import { requirePackages } from "./programs/requirePackages.ts";
 
-const mounts = installed("system/mounts");
+const mounts = requirePackages("system/mounts");
 const bin = (name: string) => join(mounts, "node_modules/.bin", name);
 
 type Runtime = readonly [string, ...Array<string>];

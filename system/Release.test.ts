@@ -20,9 +20,9 @@ import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { freePort } from "../apps/server/test/FreePort.ts";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { read, root } from "../test/docs/Fences.ts";
-import { installed } from "./programs/installed.ts";
+import { requirePackages } from "./programs/requirePackages.ts";
 
-const registry = installed("system/registry");
+const registry = requirePackages("system/registry");
 const folder = mkdtempSync(join(tmpdir(), "parley-release-"));
 const checkout = join(folder, "checkout");
 const place = {

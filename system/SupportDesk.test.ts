@@ -9,9 +9,9 @@ import { expect, it } from "vitest";
 import { start } from "../apps/server/test/cli/run.ts";
 import { startEndpoint } from "../apps/server/test/TestModel.ts";
 import { launchBrowser } from "./playground/Browsers.ts";
-import { installed } from "./programs/installed.ts";
+import { requirePackages } from "./programs/requirePackages.ts";
 
-const folder = installed("examples/support-desk");
+const folder = requirePackages("examples/support-desk");
 
 /** The last messages that the model has read. */
 const questions = new Set<string>();

@@ -21,7 +21,7 @@ export interface Scenario {
 }
 
 const parleys = ["against", "file", "parley"] as const;
-const stored = ["fastify", "care", ...parleys] as const;
+const databaseServers = ["fastify", "care", ...parleys] as const;
 
 /** The number of chats that receive asks. Each soon has 20 entries, as many as an ask reads. */
 const askedChats = 1024;
@@ -55,21 +55,21 @@ export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "list",
     connections: [32, 128],
-    servers: stored,
+    servers: databaseServers,
     requests: () => [{ method: "GET", path: "/api/chats" }],
     match: "bytes",
   },
   {
     name: "history",
     connections: [32, 128],
-    servers: stored,
+    servers: databaseServers,
     requests: ({ longChat }) => [{ method: "GET", path: `/api/chats/${longChat}/history` }],
     match: "bytes",
   },
   {
     name: "create",
     connections: [32, 128],
-    servers: stored,
+    servers: databaseServers,
     requests: () => [
       { method: "POST", path: "/api/chats", body: { name: "Chat", userRef: "u-1" } },
     ],
@@ -83,13 +83,13 @@ export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "ask with Idempotency-Key",
     connections: [1, 8, 32, 128],
-    servers: stored,
+    servers: databaseServers,
     ...asks(instantQuestion, keyHeaders),
   },
   {
     name: "ask, all in one chat",
     connections: [64],
-    servers: stored,
+    servers: databaseServers,
     requests: ({ chats }) => [ask(chats.at(-1)!, instantQuestion)],
   },
   {

@@ -167,12 +167,12 @@ export const distance = (page: Page) =>
 
 /** Creates a chat with answers to these questions, and opens it. */
 export const visitChat = async (
-  { asked = [], name = null }: { asked?: ReadonlyArray<string>; name?: string | null },
+  { questions = [], name = null }: { questions?: ReadonlyArray<string>; name?: string | null },
   use: (page: Page, id: number) => Promise<void>,
   options: BrowserContextOptions = {},
 ) => {
   const { id } = await client.createChat({ name });
-  for (const query of asked) await client.ask({ chat_id: id, query });
+  for (const query of questions) await client.ask({ chat_id: id, query });
   await visit(async (page) => {
     await openChat(page, id);
     await use(page, id);

@@ -1,7 +1,7 @@
 import { start } from "../../apps/server/test/cli/run.ts";
-import { installed } from "./installed.ts";
+import { requirePackages } from "./requirePackages.ts";
 
-export const judges = installed("system/judges");
+export const judges = requirePackages("system/judges");
 
 /** Runs a program in `judges`; returns what it prints. If the program fails, the error contains its output. */
 export const judge = async (

@@ -4,10 +4,10 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { rolldown } from "rolldown";
-import { installed } from "../programs/installed.ts";
+import { requirePackages } from "../programs/requirePackages.ts";
 
 /** This folder, which is not part of the workspace. */
-export const runtimes = installed("system/runtimes");
+export const runtimes = requirePackages("system/runtimes");
 
 /** Bundles a program of this folder, or one whose path is given, and returns its modules, the program's first. */
 export const bundle = async (

@@ -12,8 +12,8 @@ export const startServer = async () => {
   const command = `${process.execPath} ${join(root, "apps/server/src/main.ts")} serve`;
   const settings = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
   const { child, exit, untilPrinted } = start(["-qec", command, "/dev/null"], settings, ["script"]);
-  const [printed] = await untilPrinted(/[^]* has started .*\r?\n/);
-  const output = printed.replaceAll("\r", "").trimEnd();
+  const [text] = await untilPrinted(/[^]* has started .*\r?\n/);
+  const output = text.replaceAll("\r", "").trimEnd();
   return {
     output,
     origin: new URL(/http:\S+/.exec(output)![0]).origin,
