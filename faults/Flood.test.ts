@@ -7,10 +7,10 @@ beforeAll(async () => {
 });
 afterAll(() => overload?.stop());
 
-const common = { sockets: 3000, streamed: false, malformed: false };
+const common = { sockets: 3000, malformed: false };
 
 it("a full server refuses asks before it parses their bodies or calls the model, and refuses none from a polite client", async () => {
-  const before = overload.model.calls();
+  const before = overload.calls();
   const load = { ...common, rate: 5000, millis: 4000, malformed: true };
   const { details, flood, malformed, polite } = await overload.measure(load);
   for (const tally of [flood, malformed]) {
@@ -19,7 +19,7 @@ it("a full server refuses asks before it parses their bodies or calls the model,
     expect(tally.refused).toBeGreaterThan(0);
   }
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
-  expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
+  expect(overload.calls() - before).toBe(flood.ok + polite.ok);
   // The server logs a few lines a minute, not one for each refusal.
   const lines = overload.server.log().match(/SERVICE_OVERLOADED|Overloaded/g) ?? [];
   expect(lines.length).toBeLessThan(60);

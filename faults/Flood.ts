@@ -3,52 +3,22 @@
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { readFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { startTestModel } from "../apps/server/test/TestModel.ts";
 import { makeServer, makeSite } from "./Harness.ts";
 import type { Load, Report } from "./FloodLoad.ts";
-
-const piece = (delta: object, finish_reason: string | null = null) =>
-  `data: ${JSON.stringify({
-    id: "m",
-    object: "chat.completion.chunk",
-    created: 1,
-    model: "m",
-    choices: [{ index: 0, delta, finish_reason }],
-  })}\n\n`;
-const completion = `${piece({ role: "assistant", content: "Fine, thank you." })}${piece({}, "stop")}data: [DONE]\n\n`;
-
-/** A model that takes this many milliseconds to give every question the same answer, and counts its calls. */
-const startSteadyModel = async (millis: number) => {
-  let calls = 0;
-  const server = createServer((request, response) => {
-    calls++;
-    request.resume();
-    setTimeout(
-      () => response.writeHead(200, { "content-type": "text/event-stream" }).end(completion),
-      millis,
-    );
-  });
-  server.keepAliveTimeout = 60_000;
-  await once(server.listen({ port: 0, host: "127.0.0.1", backlog: 4096 }), "listening");
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  return {
-    calls: () => calls,
-    environment: { PARLEY_LLM_BASE_URL: url, PARLEY_LLM_MODEL: "m" },
-    close: () => {
-      server.close();
-      server.closeAllConnections();
-    },
-  };
-};
 
 /** Starts the server, its model and the load generator. `measure` runs a load against the server. */
 export const startFlood = async (modelMillis: number) => {
   const site = await makeSite();
-  const model = await startSteadyModel(modelMillis);
-  const server = await makeServer(site, model.environment, []);
+  const model = await startTestModel(async ({ end, say }) => {
+    await sleep(modelMillis);
+    say("Fine, thank you.");
+    end();
+  });
+  const server = await makeServer(site, model.settings, []);
   await server.start();
   const load = fork(fileURLToPath(new URL("FloodLoad.ts", import.meta.url)));
   const port = Number(new URL(server.baseUrl).port);
@@ -61,7 +31,8 @@ export const startFlood = async (modelMillis: number) => {
     );
   }, 200);
   return {
-    model,
+    /** How many questions the model has received. */
+    calls: () => model.received.length,
     server,
     /** The most memory that the server has used, in megabytes; 0 where the system does not report it. */
     megabytes: () => Math.round(megabytes),

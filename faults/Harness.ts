@@ -1,22 +1,17 @@
 /**
  * Starts, stops, kills and freezes the parts of a round: servers, a PostgreSQL that they share, and a model.
  */
-import { generateKey } from "@parley/core";
-import { Effect, Redacted } from "effect";
-import { SecureRandom } from "effect/crypto";
-import { execFileSync, spawn, type SpawnOptions } from "node:child_process";
+import { execFileSync, type SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { main, start } from "../apps/server/test/cli/run.ts";
+import { makeKeys } from "../test/keys.ts";
 import { createCluster } from "../test/PostgresCluster.ts";
 import { startModel, type Model } from "./Model.ts";
-
-const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
 
 /** The timeout for starting or stopping anything, in milliseconds. */
 const patience = 60_000;
@@ -52,31 +47,31 @@ const until = async <A>(what: string, look: () => Promise<A | null> | A | null):
   throw new Error(`${what} took longer than ${patience} ms.`);
 };
 
-/** A child process and all its output; `exit` resolves with its exit code, or with the signal that ended it. */
-const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
-  const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+/** A child process; `exit` resolves with its exit code, or with `null` if a signal ended it. */
+const launch = (
+  args: ReadonlyArray<string>,
+  settings: NodeJS.ProcessEnv,
+  program: readonly [string, ...Array<string>],
+  options: SpawnOptions,
+) => {
+  const run = start(args, settings as Record<string, string>, program, options);
   // After SIGTERM, PostgreSQL would wait for its clients.
-  const stopAtExit = () => child.kill("SIGINT");
+  const stopAtExit = () => run.child.kill("SIGINT");
   process.once("exit", stopAtExit);
-  let log = "";
   let hasEnded = false;
-  for (const output of [child.stdout!, child.stderr!]) {
-    output.setEncoding("utf8").on("data", (chunk: string) => (log += chunk));
-  }
-  const exit = once(child, "exit").then(([code, signal]) => {
+  void run.exit.then(() => {
     process.removeListener("exit", stopAtExit);
     hasEnded = true;
-    return (signal ?? code) as number | NodeJS.Signals;
   });
-  return { child, exit, isRunning: () => !hasEnded, log: () => log };
+  return { ...run, isRunning: () => !hasEnded, log: () => run.output.stdout + run.output.stderr };
 };
 
 type Launch = ReturnType<typeof launch>;
 
 const end = async ({ child, exit, log }: Launch, signal: NodeJS.Signals) => {
   child.kill(signal);
-  const code = await Promise.race([exit, sleep(patience, null, { ref: false })]);
-  if (code !== null) return code;
+  const code = await Promise.race([exit, sleep(patience, "late" as const, { ref: false })]);
+  if (code !== "late") return code;
   child.kill("SIGKILL");
   throw new Error(`A process did not end by ${signal}:\n${log().slice(-4000)}`);
 };
@@ -97,63 +92,50 @@ const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<numb
     .filter((match) => match !== null && Number(match[2]) === parent && pattern.test(match[3]!))
     .map((match) => Number(match![1]));
 
-export interface Database {
-  readonly start: () => Promise<void>;
-  /**
-   * Sends SIGKILL to the postmaster, or to one backend. When a backend is killed, PostgreSQL ends all other backends
-   * and recovers.
-   */
-  readonly kill: (which: "postmaster" | "backend") => Promise<void>;
-  readonly signalAll: (name: "SIGSTOP" | "SIGCONT") => void;
-  readonly stop: () => Promise<void>;
-}
-
 /** A PostgreSQL that the harness runs, for servers that share one. */
 const makePostgres = async (directory: string) => {
   const cluster = await createCluster(directory, { port: String(await freePort()) });
   let postmaster: Launch | null = null;
-  const database: Database = {
-    start: () =>
+  const database = {
+    start: (): Promise<void> =>
       until("The start of PostgreSQL", async () => {
         // PostgreSQL refuses to start while a child of a killed postmaster is still running.
-        if (!postmaster?.isRunning()) postmaster = launch(...cluster.command);
+        const [program, args, { env, ...options }] = cluster.command;
+        if (!postmaster?.isRunning()) postmaster = launch(args, env!, [program], options);
         await sleep(50);
         return postmaster.log().includes("ready to accept connections") ? undefined : null;
       }),
-    kill: async (which) => {
+    /**
+     * Sends SIGKILL to the postmaster, or to one backend. When a backend is killed, PostgreSQL ends all other backends
+     * and recovers.
+     */
+    kill: async (which: "postmaster" | "backend"): Promise<void> => {
       if (which === "postmaster") return void (await end(postmaster!, "SIGKILL"));
       const [backend] = postgresBelow(postmaster!.child.pid!, /^postgres: postgres postgres /);
       signal(backend!, "SIGKILL");
     },
-    signalAll: (name) => {
+    signalAll: (name: "SIGSTOP" | "SIGCONT"): void => {
       const pid = postmaster!.child.pid!;
       signal(pid, name);
       for (const child of postgresBelow(pid)) signal(child, name);
     },
-    stop: async () => void (postmaster?.isRunning() && (await end(postmaster, "SIGINT"))),
+    stop: async (): Promise<void> =>
+      void (postmaster?.isRunning() && (await end(postmaster, "SIGINT"))),
   };
   await database.start();
   return { database, url: cluster.urlOf("postgres") };
 };
 
-/** A directory with everything that a server needs besides its program. It outlives the servers that use it. */
-export interface Site {
-  readonly directory: string;
-  /** A key for each of the two chatbots. */
-  readonly keys: readonly [string, string];
-  readonly environment: NodeJS.ProcessEnv;
-  /** Removes the files, which must no longer be in use. */
-  readonly remove: () => Promise<void>;
-}
+export type Site = Awaited<ReturnType<typeof makeSite>>;
 
-export const makeSite = async (): Promise<Site> => {
+/**
+ * Makes a directory with everything that servers need besides their program, for two chatbots with a key each. It
+ * outlives the servers that use it.
+ */
+export const makeSite = async () => {
   const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
   const provision = join(directory, "provision.json");
-  const key = generateKey.pipe(
-    Effect.map(Redacted.value),
-    Effect.provide(SecureRandom.layerWebCrypto),
-  );
-  const keys = await Effect.runPromise(Effect.all([key, key]));
+  const keys = (await makeKeys(2)) as [string, string];
   const chatbots = keys.map((key, n) => ({
     workspace: "Faults",
     name: `Bot ${n}`,
@@ -165,31 +147,19 @@ export const makeSite = async (): Promise<Site> => {
   return {
     directory,
     keys,
+    /** Settings for each server. */
     environment: {
-      ...withoutSettings(),
       PARLEY_DATA_DIR: dataDir,
       PARLEY_PROVISION: provision,
       PARLEY_MANAGEMENT_PORT: "0",
       PARLEY_DRAIN_DELAY: "0 seconds",
     },
+    /** Removes the files, which must no longer be in use. */
     remove: () => rm(directory, { recursive: true, force: true }),
   };
 };
 
-export interface Server {
-  readonly baseUrl: string;
-  readonly askUrl: string;
-  readonly start: () => Promise<void>;
-  /** Sends SIGKILL. */
-  readonly kill: () => Promise<void>;
-  /** Sends SIGTERM; resolves with the exit code, or the signal that ended the server. */
-  readonly stop: () => Promise<number | NodeJS.Signals>;
-  readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
-  readonly isRunning: () => boolean;
-  readonly pid: () => number;
-  /** The output of every process that has run as this server, in the order of their starts. */
-  readonly log: () => string;
-}
+export type Server = Awaited<ReturnType<typeof makeServer>>;
 
 /** The Node options that the installed command sets. */
 const nodeOptions = ["--max-semi-space-size=16"];
@@ -199,12 +169,11 @@ export const makeServer = async (
   site: Site,
   settings: Readonly<Record<string, string>>,
   options: ReadonlyArray<string> = ["--log-level", "all"],
-): Promise<Server> => {
+) => {
   const port = await freePort();
   const baseUrl = `http://127.0.0.1:${port}/api`;
   const env = { ...site.environment, ...settings, PARLEY_PORT: String(port) };
   const runs: Array<Launch> = [];
-  const log = () => runs.map((run) => run.log()).join("\n");
   const isServing = () =>
     fetch(`${baseUrl}/details`, { headers: { "x-api-key": site.keys[0] } }).then(
       ({ status }) => (status === 200 ? true : null),
@@ -215,7 +184,7 @@ export const makeServer = async (
     askUrl: `http://127.0.0.1:${port}/ask`,
     start: async () => {
       const args = [...nodeOptions, main, "serve", ...options];
-      const run = launch(process.execPath, args, { cwd: site.directory, env });
+      const run = launch(args, env, [process.execPath], { cwd: site.directory });
       runs.push(run);
       await until("The start of a server", async () => {
         if (!run.isRunning()) throw new Error(`The server did not start:\n${run.log()}`);
@@ -223,11 +192,13 @@ export const makeServer = async (
       });
     },
     kill: async () => void (await end(runs.at(-1)!, "SIGKILL")),
+    /** Sends SIGTERM; resolves with the exit code. */
     stop: () => end(runs.at(-1)!, "SIGTERM"),
-    signal: (name) => void runs.at(-1)!.child.kill(name),
+    signal: (name: "SIGSTOP" | "SIGCONT") => void runs.at(-1)!.child.kill(name),
     isRunning: () => runs.at(-1)?.isRunning() === true,
     pid: () => runs.at(-1)!.child.pid!,
-    log,
+    /** The output of every process that has run as this server, in the order of their starts. */
+    log: () => runs.map((run) => run.log()).join("\n"),
   };
 };
 
@@ -236,7 +207,7 @@ export interface Service {
   readonly model: Model;
   readonly servers: ReadonlyArray<Server>;
   /** `null` if the harness did not start a database. */
-  readonly database: Database | null;
+  readonly database: Awaited<ReturnType<typeof makePostgres>>["database"] | null;
   readonly stop: () => Promise<void>;
 }
 
@@ -268,7 +239,7 @@ export const startService = async (
     for (let at = 0; at < amount; at++) {
       const server = await makeServer(site, {
         ...(url !== undefined && { PARLEY_STORE: "postgres", DATABASE_URL: url }),
-        ...model.environment,
+        ...model.settings,
         ...settings(at, url ?? ""),
       });
       servers.push(server);

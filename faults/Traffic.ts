@@ -1,5 +1,5 @@
 /**
- * Random clients, which create, ask, stream, hang up, retry, resume, read, and try to reach another chatbot's chats.
+ * Random clients, which create, ask, stream, hang up, retry, resume and read.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { eventsOf, exchange, type Answer } from "./Client.ts";
@@ -105,7 +105,6 @@ export class Traffic {
 
   async #act(tenant: 0 | 1): Promise<void> {
     if (chance(0.25)) return await this.#read(tenant);
-    if (chance(0.05)) return await this.#intrude(tenant);
     const kind = chance(0.2) ? "create" : "ask";
     const chats = this.#chats[tenant].slice(-4);
     const chatId = kind === "ask" && chats.length > 0 && chance(0.8) ? pick(chats) : null;
@@ -259,30 +258,6 @@ export class Traffic {
     }
     if (meta.total === data.length && !data.some(({ id }) => id === row.id)) {
       this.ledger.violation(`${listPath} has no row ${row.id}`, request);
-    }
-  }
-
-  /** Checks that no kind of request lets this chatbot reach another chatbot's chat. */
-  async #intrude(tenant: 0 | 1): Promise<void> {
-    const otherChats = this.#chats[(1 - tenant) as 0 | 1];
-    if (otherChats.length === 0) return;
-    const id = pick(otherChats.slice(-50));
-    const server = pick(this.#service.servers);
-    const answer = await exchange({
-      url: server.askUrl,
-      key: this.#service.site.keys[tenant],
-      body: { chat_id: id, query: `${marker} intrudes` },
-    });
-    if (answer.status === 201)
-      this.ledger.violation(`chatbot ${tenant} asks in another's chat ${id}`);
-    const history = await this.#get<Entry>(tenant, `/chats/${id}/history`);
-    if (typeof history === "object")
-      this.ledger.violation(`chatbot ${tenant} reads another's chat ${id}`);
-    for (const filter of [`id=${id}`, `search=${marker}-${1 - tenant}`]) {
-      const list = await this.#get<Chat>(tenant, `/chats?${filter}`);
-      if (typeof list === "object" && list.meta.total > 0) {
-        this.ledger.violation(`chatbot ${tenant} finds another's chats by ${filter}`);
-      }
     }
   }
 

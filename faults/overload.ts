@@ -1,8 +1,7 @@
 /**
  * Measures a server that receives more asks than it can answer. `node faults/overload.ts` prints a table, and exits
  * with 1 if a limit is exceeded. Run it on an otherwise idle machine with at least two cores. Options: `--model 300`
- * (milliseconds that the model takes), `--streamed`, `--seconds 10` (the duration of the loads that are judged),
- * `--sockets 3000`.
+ * (milliseconds that the model takes), `--seconds 10` (the duration of the loads that are judged).
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -12,14 +11,12 @@ import type { Report } from "./FloodLoad.ts";
 const { values } = parseArgs({
   options: {
     model: { type: "string", default: "300" },
-    streamed: { type: "boolean", default: false },
     seconds: { type: "string", default: "10" },
-    sockets: { type: "string", default: "3000" },
   },
 });
-const { streamed } = values;
-const [model, seconds, sockets] = [values.model, values.seconds, values.sockets].map(Number);
-if (!(model! >= 0 && seconds! >= 1 && seconds! <= 60 && sockets! >= 100 && sockets! <= 10_000)) {
+const model = Number(values.model);
+const seconds = Number(values.seconds);
+if (!(model >= 0 && seconds >= 1 && seconds <= 60)) {
   throw new Error("See the first lines of faults/overload.ts for its options.");
 }
 
@@ -30,16 +27,11 @@ const percentile = (millis: ReadonlyArray<number>, share: number): number => {
   return Math.round(sorted[Math.floor(sorted.length * share)] ?? 0);
 };
 
-const { measure, megabytes, stop } = await startFlood(model!);
+const { measure, megabytes, stop } = await startFlood(model);
 /** Runs a load and waits for its last response. */
-const load = async (rate: number, duration = seconds!) => {
-  const report = await measure({
-    rate,
-    millis: duration * 1000,
-    sockets: sockets!,
-    streamed,
-    malformed: false,
-  });
+const load = async (rate: number, duration = seconds) => {
+  const millis = duration * 1000;
+  const report = await measure({ rate, millis, sockets: 3000, malformed: false });
   await sleep(1000);
   return { report, goodput: (report.flood.ok + report.polite.ok) / duration };
 };
@@ -69,7 +61,7 @@ const exceededLimits: Array<string> = [];
 const limit = (what: string, value: number, isMet: boolean): void => {
   if (!isMet) exceededLimits.push(`${what}: ${Math.round(100 * value) / 100}`);
 };
-/** Compares a load with the peak. There are more limits for plain answers from a model that takes 300 ms. */
+/** Compares a load with the peak. There are more limits if the model takes 300 ms. */
 const judge = (
   times: 2 | 5,
   peak: { goodput: number; p99: number },
@@ -85,7 +77,7 @@ const judge = (
     polite.ok === polite.sent + polite.unsent,
   );
   limit(`requests that failed ${at}`, failures(report), failures(report) === 0);
-  if (streamed || model !== 300) return limit(`goodput ${at}`, share, share >= 0.6);
+  if (model !== 300) return limit(`goodput ${at}`, share, share >= 0.6);
   limit(`goodput ${at}`, share, share >= (times === 2 ? 0.85 : 0.7));
   const refusalP50 = percentile(flood.refusedMillis, 0.5);
   limit(`p50 of refusals ${at}, in ms`, refusalP50, refusalP50 <= 60);
@@ -97,7 +89,7 @@ let saturated: Awaited<ReturnType<typeof load>> | null = null;
 try {
   // A warm-up that compiles code and fills caches.
   await load(50, 3);
-  console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
+  console.log(`A model of ${model} ms; times in ms`);
   console.log(
     "| load | asks | answered | p50 / p99 | refused | p50 / p99 | failed | polite | p99 | details p99 | MB |",
   );
@@ -105,7 +97,7 @@ try {
   // The peak is the highest goodput at which nothing is refused and the server keeps up.
   let peak = { rate: 0, goodput: 0, p99: 0 };
   for (let rate = 100; ; rate *= 1.15) {
-    const result = await load(rate, Math.max(5, (2.5 * model!) / 1000));
+    const result = await load(rate, Math.max(5, (2.5 * model) / 1000));
     const { goodput, report } = result;
     if (report.flood.refused > 0 || goodput < 0.9 * rate) break;
     peak = { rate, goodput, p99: percentile(report.flood.okMillis, 0.99) };
