@@ -3,8 +3,8 @@ import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/clien
 import { makeClient, type Client, type Entry } from "@parley/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
 import { Deferred, Effect, Redacted, Stream } from "effect";
-import { makeTestHandler, usage } from "@parley/http/test";
-import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.ts";
+import { usage } from "@parley/http/test";
+import { afterEvents, answer, cut, openTestClient, openTestHandler, silent } from "./TestClient.ts";
 
 /** The chat behind `useChat`, without React. */
 class TestChat extends AbstractChat<ParleyMessage> {
@@ -64,138 +64,119 @@ const failFirst = (send: () => Promise<Response>, attempt: number) =>
     ? send()
     : Response.json({ status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" }, { status: 500 });
 
-it.live("the transport streams all answers into one chat, whose id the messages carry", () =>
-  Effect.gen(function* () {
-    const { client } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      const chat = new TestChat(client);
-      await chat.sendMessage({ text: "one" });
-      await chat.sendMessage({ text: "two" });
-      assert.deepStrictEqual(chat.messages.map(textOf), ["one", answer, "two", answer]);
-      assert.include(chat.shown, answer.slice(0, 5));
-      const { data, total } = await client.history(1, { orderBy: "id" }).page();
-      assert.deepStrictEqual([total, (await client.chats().page()).total], [2, 1]);
-      const { answer: _answer, question: _question, ...metadata } = data[1]!;
-      assert.deepStrictEqual(chat.lastMessage!.metadata, metadata);
-    });
-  }).pipe(Effect.scoped),
-);
+it("the transport streams all answers into one chat, whose id the messages carry", async () => {
+  const { client } = await openTestClient();
 
-it.live("the transport continues a chat from its history, hello message included", () =>
-  Effect.gen(function* () {
-    const { client } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      const { id } = await client.createChat();
-      await client.ask({ chat_id: id, query: "one" });
-      const { data } = await client.history(id, { orderBy: "id" }).page();
-      const chat = new TestChat(client, toMessages(data));
-      await chat.sendMessage({ text: "two" });
-      assert.deepStrictEqual(
-        chat.messages.map(({ role }) => role),
-        ["assistant", "user", "assistant", "user", "assistant"],
-      );
-      assert.strictEqual(textOf(chat.messages[0]!), "Hello");
-      assert.strictEqual((await client.history(id).page()).total, 3);
-    });
-  }).pipe(Effect.scoped),
-);
+  const chat = new TestChat(client);
+  await chat.sendMessage({ text: "one" });
+  await chat.sendMessage({ text: "two" });
+  assert.deepStrictEqual(chat.messages.map(textOf), ["one", answer, "two", answer]);
+  assert.include(chat.shown, answer.slice(0, 5));
+  const { data, total } = await client.history(1, { orderBy: "id" }).page();
+  assert.deepStrictEqual([total, (await client.chats().page()).total], [2, 1]);
+  const { answer: _answer, question: _question, ...metadata } = data[1]!;
+  assert.deepStrictEqual(chat.lastMessage!.metadata, metadata);
+});
 
-it.live("the transport asks in the chat that it was given, whichever chat the messages name", () =>
-  Effect.gen(function* () {
-    const { client } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      const [own, other] = [await client.createChat(), await client.createChat()];
-      const { data } = await client.history(other.id).page();
-      await new TestChat(client, toMessages(data), own.id).sendMessage({ text: "one" });
-      assert.strictEqual((await client.history(own.id).page()).total, 2);
-      assert.strictEqual((await client.history(other.id).page()).total, 1);
-    });
-  }).pipe(Effect.scoped),
-);
+it("the transport continues a chat from its history, hello message included", async () => {
+  const { client } = await openTestClient();
 
-it.live("regenerating a message retries a failed ask, but never pays for an answer twice", () =>
-  Effect.gen(function* () {
-    const { client } = yield* makeTestClient({ alter: failFirst });
-    yield* Effect.promise(async () => {
-      const chat = new TestChat(client);
-      await chat.sendMessage({ text: "one" });
-      assert.deepStrictEqual([chat.status, chat.error?.message], ["error", "ANSWER_UNAVAILABLE"]);
-      await chat.regenerate();
-      await chat.regenerate();
-      assert.deepStrictEqual([chat.status, textOf(chat.lastMessage!)], ["ready", answer]);
-      await chat.sendMessage({ text: "edited", messageId: chat.messages[0]!.id });
-      const entries = await Promise.all(
-        [1, 2].map(async (id) =>
-          (await client.history(id).page()).data.map(({ question }) => question),
-        ),
-      );
-      assert.deepStrictEqual(entries, [["one"], ["edited"]]);
-    });
-  }).pipe(Effect.scoped),
-);
+  const { id } = await client.createChat();
+  await client.ask({ chat_id: id, query: "one" });
+  const { data } = await client.history(id, { orderBy: "id" }).page();
+  const chat = new TestChat(client, toMessages(data));
+  await chat.sendMessage({ text: "two" });
+  assert.deepStrictEqual(
+    chat.messages.map(({ role }) => role),
+    ["assistant", "user", "assistant", "user", "assistant"],
+  );
+  assert.strictEqual(textOf(chat.messages[0]!), "Hello");
+  assert.strictEqual((await client.history(id).page()).total, 3);
+});
 
-it.live("the transport discards the text of an answer that restarts", () =>
-  Effect.gen(function* () {
-    const { client } = yield* makeTestClient({
-      alter: async (send, attempt, request) => {
-        // With this header, the disconnection cancels the answer.
-        request.headers.set("on-disconnect", "cancel");
-        return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
-      },
-    });
-    yield* Effect.promise(async () => {
-      const chat = new TestChat(client);
-      await chat.sendMessage({ text: "one" });
-      assert.strictEqual(textOf(chat.lastMessage!), answer);
-      const isShorter = (text: string, at: number) =>
-        text.length < (chat.shown[at - 1] ?? "").length;
-      assert.isTrue(chat.shown.some(isShorter));
-    });
-  }).pipe(Effect.scoped),
-);
+it("the transport asks in the chat that it was given, whichever chat the messages name", async () => {
+  const { client } = await openTestClient();
 
-it.live("the transport hangs up when its signal is aborted or its stream is cancelled", () =>
-  Effect.gen(function* () {
-    const signals: Array<AbortSignal> = [];
-    const { client } = yield* makeTestClient({
-      alter: (send, attempt, request) => {
-        if (request.method === "POST") signals.push(request.signal);
-        return silent(send, attempt, request);
-      },
-    });
-    const stop = new AbortController();
-    yield* Effect.promise(async () => {
-      const streams = await Promise.all(
-        [stop.signal, undefined].map((abortSignal) =>
-          makeChatTransport({ client }).sendMessages({
-            trigger: "submit-message",
-            chatId: "chat",
-            messageId: undefined,
-            messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
-            abortSignal,
-          }),
-        ),
-      );
-      const readers = streams.map((stream) => stream.getReader());
-      const reading = readers.map(async (reader) => {
-        while (!(await reader.read()).done);
-      });
-      const aborted = () => signals.map((signal) => signal.aborted);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      stop.abort();
-      await reading[0];
-      assert.deepStrictEqual(aborted(), [true, false]);
-      await readers[1]!.cancel();
-      assert.deepStrictEqual(aborted(), [true, true]);
-    });
-  }).pipe(Effect.scoped),
-);
+  const [own, other] = [await client.createChat(), await client.createChat()];
+  const { data } = await client.history(other.id).page();
+  await new TestChat(client, toMessages(data), own.id).sendMessage({ text: "one" });
+  assert.strictEqual((await client.history(own.id).page()).total, 2);
+  assert.strictEqual((await client.history(other.id).page()).total, 1);
+});
+
+it("regenerating a message retries a failed ask, but never pays for an answer twice", async () => {
+  const { client } = await openTestClient({ alter: failFirst });
+
+  const chat = new TestChat(client);
+  await chat.sendMessage({ text: "one" });
+  assert.deepStrictEqual([chat.status, chat.error?.message], ["error", "ANSWER_UNAVAILABLE"]);
+  await chat.regenerate();
+  await chat.regenerate();
+  assert.deepStrictEqual([chat.status, textOf(chat.lastMessage!)], ["ready", answer]);
+  await chat.sendMessage({ text: "edited", messageId: chat.messages[0]!.id });
+  const entries = await Promise.all(
+    [1, 2].map(async (id) =>
+      (await client.history(id).page()).data.map(({ question }) => question),
+    ),
+  );
+  assert.deepStrictEqual(entries, [["one"], ["edited"]]);
+});
+
+it("the transport discards the text of an answer that restarts", async () => {
+  const { client } = await openTestClient({
+    alter: async (send, attempt, request) => {
+      // With this header, the disconnection cancels the answer.
+      request.headers.set("on-disconnect", "cancel");
+      return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
+    },
+  });
+
+  const chat = new TestChat(client);
+  await chat.sendMessage({ text: "one" });
+  assert.strictEqual(textOf(chat.lastMessage!), answer);
+  const isShorter = (text: string, at: number) => text.length < (chat.shown[at - 1] ?? "").length;
+  assert.isTrue(chat.shown.some(isShorter));
+});
+
+it("the transport hangs up when its signal is aborted or its stream is cancelled", async () => {
+  const signals: Array<AbortSignal> = [];
+  const { client } = await openTestClient({
+    alter: (send, attempt, request) => {
+      if (request.method === "POST") signals.push(request.signal);
+      return silent(send, attempt, request);
+    },
+  });
+  const stop = new AbortController();
+
+  const streams = await Promise.all(
+    [stop.signal, undefined].map((abortSignal) =>
+      makeChatTransport({ client }).sendMessages({
+        trigger: "submit-message",
+        chatId: "chat",
+        messageId: undefined,
+        messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
+        abortSignal,
+      }),
+    ),
+  );
+  const readers = streams.map((stream) => stream.getReader());
+  const reading = readers.map(async (reader) => {
+    while (!(await reader.read()).done);
+  });
+  const aborted = () => signals.map((signal) => signal.aborted);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  stop.abort();
+  await reading[0];
+  assert.deepStrictEqual(aborted(), [true, false]);
+  await readers[1]!.cancel();
+  assert.deepStrictEqual(aborted(), [true, true]);
+});
 
 /** A client whose model sends its text at once, but ends the answer to "slow" only when `release` is called. */
-const makeSlowClient = Effect.gen(function* () {
-  const released = yield* Deferred.make<void>();
+const openSlowClient = async () => {
+  const released = Deferred.makeUnsafe<void>();
   let cancelled = 0;
-  const { handler, key } = yield* makeTestHandler((question) =>
+  const { handler, key } = await openTestHandler((question) =>
     Stream.make({ _tag: "Delta", text: `re: ${question}` } as const).pipe(
       Stream.concat(
         Stream.fromEffect(
@@ -214,148 +195,118 @@ const makeSlowClient = Effect.gen(function* () {
     cancelled: () => cancelled,
     release: () => Effect.runSync(Deferred.succeed(released, undefined)),
   };
+};
+
+it("with `cancel`, stopping ends the model's request, and the next message is answered at once", async () => {
+  const { cancelled, client } = await openSlowClient();
+
+  const { id } = await client.createChat();
+  const chat = new TestChat(client, [], id, "cancel");
+  await stopSlow(chat);
+  assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
+  await chat.sendMessage({ text: "next" });
+  assert.strictEqual(textOf(chat.lastMessage!), "re: next");
+  assert.strictEqual(cancelled(), 1);
+  const { data } = await client.history(id).page();
+  assert.deepStrictEqual(
+    data.map(({ question }) => question),
+    ["next", ""],
+  );
 });
 
-it.live(
-  "with `cancel`, stopping ends the model's request, and the next message is answered at once",
-  () =>
-    Effect.gen(function* () {
-      const { cancelled, client } = yield* makeSlowClient;
-      yield* Effect.promise(async () => {
-        const { id } = await client.createChat();
-        const chat = new TestChat(client, [], id, "cancel");
-        await stopSlow(chat);
-        assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
-        await chat.sendMessage({ text: "next" });
-        assert.strictEqual(textOf(chat.lastMessage!), "re: next");
-        assert.strictEqual(cancelled(), 1);
-        const { data } = await client.history(id).page();
-        assert.deepStrictEqual(
-          data.map(({ question }) => question),
-          ["next", ""],
-        );
-      });
-    }).pipe(Effect.scoped),
-);
+it("stopping stops the ask, and the question can be asked again", async () => {
+  const { cancelled, client, release } = await openSlowClient();
 
-it.live("stopping stops the ask, and the question can be asked again", () =>
-  Effect.gen(function* () {
-    const { cancelled, client, release } = yield* makeSlowClient;
-    yield* Effect.promise(async () => {
-      const { id } = await client.createChat();
-      const chat = new TestChat(client, [], id);
-      for (let stops = 1; stops <= 2; stops++) {
-        await (stops === 1 ? stopSlow(chat) : Promise.all([chat.regenerate(), stopLater(chat)]));
-        while (cancelled() < stops) await new Promise(setImmediate);
-      }
-      assert.strictEqual((await client.history(id).page()).total, 1);
-      release();
-      await chat.regenerate();
-      assert.deepStrictEqual(chat.messages.map(textOf), ["slow", "re: slow"]);
-      assert.strictEqual((await client.history(id).page()).total, 2);
-    });
-  }).pipe(Effect.scoped),
-);
+  const { id } = await client.createChat();
+  const chat = new TestChat(client, [], id);
+  for (let stops = 1; stops <= 2; stops++) {
+    await (stops === 1 ? stopSlow(chat) : Promise.all([chat.regenerate(), stopLater(chat)]));
+    while (cancelled() < stops) await new Promise(setImmediate);
+  }
+  assert.strictEqual((await client.history(id).page()).total, 1);
+  release();
+  await chat.regenerate();
+  assert.deepStrictEqual(chat.messages.map(textOf), ["slow", "re: slow"]);
+  assert.strictEqual((await client.history(id).page()).total, 2);
+});
 
-it.live(
-  "a chat opened in the middle of a turn shows that turn's entry once, before its own answer",
-  () =>
-    Effect.gen(function* () {
-      const { client, release } = yield* makeSlowClient;
-      yield* Effect.promise(async () => {
-        const { id } = await client.createChat();
-        const open = async () => {
-          const { data } = await client.history(id, { orderBy: "id" }).page();
-          return new TestChat(client, toMessages(data), id);
-        };
-        const first = await open();
-        const slowMessage = first.sendMessage({ text: "slow" });
-        while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
-        const second = await open();
-        assert.lengthOf(second.messages, 1);
-        const nextMessage = second.sendMessage({ text: "next" });
-        release();
-        await Promise.all([slowMessage, nextMessage]);
-        const answersOf = ({ lastMessage }: TestChat) =>
-          lastMessage!.parts.flatMap((part) =>
-            part.type === "data-entry"
-              ? [part.data.answer]
-              : part.type === "text"
-                ? [part.text]
-                : [],
-          );
-        assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
-        // Now only the first chat is missing an entry, the one for "next".
-        await second.sendMessage({ text: "more" });
-        assert.deepStrictEqual(answersOf(second), ["re: more"]);
-        await first.sendMessage({ text: "and more" });
-        assert.deepStrictEqual(answersOf(first), ["re: next", "re: more", "re: and more"]);
-        const { data } = await client.history(id, { orderBy: "id" }).page();
-        const ids = toMessages(data).map((message) => message.id);
-        assert.strictEqual(new Set(ids).size, ids.length);
-      });
-    }).pipe(Effect.scoped),
-);
+it("a chat opened in the middle of a turn shows that turn's entry once, before its own answer", async () => {
+  const { client, release } = await openSlowClient();
 
-it.live(
-  "an entry from another tab is shown once, even if its question is the same or this tab was stopped",
-  () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeSlowClient;
-      yield* Effect.promise(async () => {
-        const { id } = await client.createChat();
-        const { data } = await client.history(id, { orderBy: "id" }).page();
-        const chat = new TestChat(client, toMessages(data), id, "cancel");
-        await client.ask({ chat_id: id, query: "same" });
-        await client.ask({ chat_id: id, query: "other" });
-        await stopSlow(chat);
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
-        await client.ask({ chat_id: id, query: "same" });
-        await chat.sendMessage({ text: "same" });
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
-        await chat.regenerate();
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
-        assert.strictEqual((await client.history(id).page()).total, 5);
-      });
-    }).pipe(Effect.scoped),
-);
+  const { id } = await client.createChat();
+  const open = async () => {
+    const { data } = await client.history(id, { orderBy: "id" }).page();
+    return new TestChat(client, toMessages(data), id);
+  };
+  const first = await open();
+  const slowMessage = first.sendMessage({ text: "slow" });
+  while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
+  const second = await open();
+  assert.lengthOf(second.messages, 1);
+  const nextMessage = second.sendMessage({ text: "next" });
+  release();
+  await Promise.all([slowMessage, nextMessage]);
+  const answersOf = ({ lastMessage }: TestChat) =>
+    lastMessage!.parts.flatMap((part) =>
+      part.type === "data-entry" ? [part.data.answer] : part.type === "text" ? [part.text] : [],
+    );
+  assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
+  // Now only the first chat is missing an entry, the one for "next".
+  await second.sendMessage({ text: "more" });
+  assert.deepStrictEqual(answersOf(second), ["re: more"]);
+  await first.sendMessage({ text: "and more" });
+  assert.deepStrictEqual(answersOf(first), ["re: next", "re: more", "re: and more"]);
+  const { data } = await client.history(id, { orderBy: "id" }).page();
+  const ids = toMessages(data).map((message) => message.id);
+  assert.strictEqual(new Set(ids).size, ids.length);
+});
 
-it.live(
-  "an answer that the server completes after a stop is shown once, together with the next answer",
-  () =>
-    Effect.gen(function* () {
-      const { client, release } = yield* makeSlowClient;
-      yield* Effect.promise(async () => {
-        const { id } = await client.createChat();
-        const chat = new TestChat(client, [], id, "finish");
-        await chat.sendMessage({ text: "first" });
-        await stopSlow(chat);
-        const nextMessage = chat.sendMessage({ text: "next" });
-        release();
-        await nextMessage;
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
-        await chat.sendMessage({ text: "last" });
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
-      });
-    }).pipe(Effect.scoped),
-);
+it("an entry from another tab is shown once, even if its question is the same or this tab was stopped", async () => {
+  const { client } = await openSlowClient();
 
-it.live("after a failed ask, an entry from another tab with the same question is shown", () =>
-  Effect.gen(function* () {
-    const { client, make } = yield* makeTestClient();
-    const failing = make({ alter: failFirst });
-    yield* Effect.promise(async () => {
-      const { id } = await client.createChat();
-      const { data } = await client.history(id).page();
-      const chat = new TestChat(failing, toMessages(data), id);
-      await chat.sendMessage({ text: "same" });
-      assert.strictEqual(chat.error?.message, "ANSWER_UNAVAILABLE");
-      await client.ask({ chat_id: id, query: "same" });
-      await chat.sendMessage({ text: "next" });
-      assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
-    });
-  }).pipe(Effect.scoped),
-);
+  const { id } = await client.createChat();
+  const { data } = await client.history(id, { orderBy: "id" }).page();
+  const chat = new TestChat(client, toMessages(data), id, "cancel");
+  await client.ask({ chat_id: id, query: "same" });
+  await client.ask({ chat_id: id, query: "other" });
+  await stopSlow(chat);
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
+  await client.ask({ chat_id: id, query: "same" });
+  await chat.sendMessage({ text: "same" });
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+  await chat.regenerate();
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+  assert.strictEqual((await client.history(id).page()).total, 5);
+});
+
+it("an answer that the server completes after a stop is shown once, together with the next answer", async () => {
+  const { client, release } = await openSlowClient();
+
+  const { id } = await client.createChat();
+  const chat = new TestChat(client, [], id, "finish");
+  await chat.sendMessage({ text: "first" });
+  await stopSlow(chat);
+  const nextMessage = chat.sendMessage({ text: "next" });
+  release();
+  await nextMessage;
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
+  await chat.sendMessage({ text: "last" });
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
+});
+
+it("after a failed ask, an entry from another tab with the same question is shown", async () => {
+  const { client, make } = await openTestClient();
+  const failing = make({ alter: failFirst });
+
+  const { id } = await client.createChat();
+  const { data } = await client.history(id).page();
+  const chat = new TestChat(failing, toMessages(data), id);
+  await chat.sendMessage({ text: "same" });
+  assert.strictEqual(chat.error?.message, "ANSWER_UNAVAILABLE");
+  await client.ask({ chat_id: id, query: "same" });
+  await chat.sendMessage({ text: "next" });
+  assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+});
 
 const metadata = {
   sources: [{ title: "Prices", url: "https://shop.example/prices" }, { title: "A leaflet" }],

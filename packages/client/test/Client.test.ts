@@ -1,10 +1,19 @@
 import { assert, expectTypeOf, it } from "@effect/vitest";
 import * as client from "@parley/client";
 import type { Wire } from "@parley/http/contract";
-import { makeTestHandler, usage } from "@parley/http/test";
-import { Effect, Redacted, Stream } from "effect";
+import { usage } from "@parley/http/test";
+import { Redacted, Stream } from "effect";
 import { afterEach, vi } from "vitest";
-import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
+import {
+  afterEvents,
+  answer,
+  atByte,
+  cut,
+  openTestClient,
+  openTestHandler,
+  pieces,
+  silent,
+} from "./TestClient.ts";
 
 afterEach(() => void vi.useRealTimers());
 
@@ -37,30 +46,26 @@ const rejection = <E>(promise: Promise<unknown>, type: new (...args: any) => E):
     },
   );
 
-it.live("the client calls every endpoint, and returns values exactly as they are sent", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      assert.deepStrictEqual(await parley.details(), {
-        chatBotName: "Bot",
-        chatBotDescription: "Description",
-        workspaceName: "Workspace",
-      });
-      const chat = await parley.createChat({ name: "First", userRef: "user" });
-      const entry = await parley.ask({ chat_id: chat.id, query: "q" });
-      assert.deepStrictEqual(
-        await collect(parley.history(chat.id, { orderBy: ["flagged", "id"], desc: [true, false] })),
-        [{ ...entry, id: 1, question: "", answer: "Hello", _createTime: chat._createTime }, entry],
-      );
-      assert.deepStrictEqual(await collect(parley.chats({ search: "fir", userRef: "user" })), [
-        chat,
-      ]);
-    });
-    expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
-    expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
-    expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
-  }).pipe(Effect.scoped),
-);
+it("the client calls every endpoint, and returns values exactly as they are sent", async () => {
+  const { client: parley } = await openTestClient();
+
+  assert.deepStrictEqual(await parley.details(), {
+    chatBotName: "Bot",
+    chatBotDescription: "Description",
+    workspaceName: "Workspace",
+  });
+  const chat = await parley.createChat({ name: "First", userRef: "user" });
+  const entry = await parley.ask({ chat_id: chat.id, query: "q" });
+  assert.deepStrictEqual(
+    await collect(parley.history(chat.id, { orderBy: ["flagged", "id"], desc: [true, false] })),
+    [{ ...entry, id: 1, question: "", answer: "Hello", _createTime: chat._createTime }, entry],
+  );
+  assert.deepStrictEqual(await collect(parley.chats({ search: "fir", userRef: "user" })), [chat]);
+
+  expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
+  expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
+  expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
+});
 
 /** A client of a server that answers every request with `respond`, and the requests as this server reads them. */
 const makeStubClient = (respond: (attempt: number) => Response) => {
@@ -128,158 +133,139 @@ it("a change is retried like any other call, and a retried post keeps its key", 
   assert.strictEqual(first, second);
 });
 
-it.live("the client needs no origin to call a handler in the same process", () =>
-  Effect.gen(function* () {
-    const { handler, key } = yield* makeTestHandler(() =>
-      Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
-    );
-    const parley = client.makeClient({ fetch: handler, apiKey: Redacted.value(key) });
-    yield* Effect.promise(async () => {
-      const { text, types } = await readAnswer(parley.stream({ query: "q" }));
-      assert.deepStrictEqual([text, types], ["fine", ["delta", "entry"]]);
-      assert.strictEqual((await parley.chats().page()).total, 1);
-      const leave = new AbortController();
-      const details = parley.details({ signal: leave.signal });
-      leave.abort(new Error("left"));
-      assert.strictEqual((await rejection(details, Error)).message, "left");
-    });
-  }).pipe(Effect.scoped),
-);
+it("the client needs no origin to call a handler in the same process", async () => {
+  const { handler, key } = await openTestHandler(() =>
+    Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
+  );
+  const parley = client.makeClient({ fetch: handler, apiKey: Redacted.value(key) });
 
-it.live("a `fetch` that spreads the headers keeps them", () =>
-  Effect.gen(function* () {
-    const { handler, key } = yield* makeTestHandler(() => Stream.empty);
-    const parley = client.makeClient({
-      apiKey: Redacted.value(key),
-      fetch: (url, init) => handler(url, { ...init, headers: { ...init.headers, via: "proxy" } }),
-    });
-    yield* Effect.promise(async () => {
-      assert.strictEqual((await parley.createChat({ name: "a" })).name, "a");
-    });
-  }).pipe(Effect.scoped),
-);
+  const { text, types } = await readAnswer(parley.stream({ query: "q" }));
+  assert.deepStrictEqual([text, types], ["fine", ["delta", "entry"]]);
+  assert.strictEqual((await parley.chats().page()).total, 1);
+  const leave = new AbortController();
+  const details = parley.details({ signal: leave.signal });
+  leave.abort(new Error("left"));
+  assert.strictEqual((await rejection(details, Error)).message, "left");
+});
 
-it.live("the client reads a list row by row or page by page, with the total on each page", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      for (const name of ["a", "b", "c", "d", "e"]) await parley.createChat({ name });
-      const chats = parley.chats({ limit: 2, orderBy: "id" });
-      assert.deepStrictEqual(
-        (await collect(chats)).map(({ name }) => name),
-        ["a", "b", "c", "d", "e"],
-      );
-      assert.deepStrictEqual(
-        (await collect(chats.pages())).map(({ data, page, total }) => [page, total, data.length]),
-        [
-          [1, 5, 2],
-          [2, 5, 2],
-          [3, 5, 1],
-        ],
-      );
-      const { data, total } = await parley.chats({ limit: 2, page: 3 }).page();
-      assert.deepStrictEqual([data.map(({ name }) => name), total], [["a"], 5]);
-      assert.deepStrictEqual(await collect(parley.chats({ search: "none" })), []);
-    });
-  }).pipe(Effect.scoped),
-);
+it("a `fetch` that spreads the headers keeps them", async () => {
+  const { handler, key } = await openTestHandler(() => Stream.empty);
+  const parley = client.makeClient({
+    apiKey: Redacted.value(key),
+    fetch: (url, init) => handler(url, { ...init, headers: { ...init.headers, via: "proxy" } }),
+  });
 
-it.live("a call rejects with the error from the server", () =>
-  Effect.gen(function* () {
-    const { client: parley, make } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      const missing = await rejection(parley.history(99).page(), client.ResponseError);
-      const { code, message, requestId, status } = missing;
-      assert.deepStrictEqual([status, code, message], [404, 404011, "CHAT_DOES_NOT_EXISTS"]);
-      assert.match(requestId!, /^\S+$/);
-      const query: any = { limit: 101, desc: "no" };
-      const refused = await rejection(parley.chats(query).page(), client.ValidationError);
-      assert.deepStrictEqual(
-        refused.errors.map(({ path }) => path),
-        [["limit"], ["desc"]],
-      );
-      assert.strictEqual(refused.message, refused.errors[0]!.message);
-      const stranger = make({ apiKey: "nonsense" });
-      const rejected = await rejection(
-        readAnswer(stranger.stream({ query: "q" })),
-        client.ResponseError,
-      );
-      assert.strictEqual(rejected.message, "API_KEY_NOT_VALID");
-    });
-  }).pipe(Effect.scoped),
-);
+  assert.strictEqual((await parley.createChat({ name: "a" })).name, "a");
+});
 
-it.live("the client reports each attempt without its API key", () =>
-  Effect.gen(function* () {
-    const { attempts, client: parley, key } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      await parley.createChat({ name: "a" });
-      await parley.details();
-      await rejection(parley.history(99).page(), client.ResponseError);
-    });
-    assert.deepStrictEqual(
-      attempts.map(({ body, method, status, url }) => [method, url, body, status]),
-      [
-        ["POST", "http://parley.test/api/chats", '{"name":"a"}', 201],
-        ["GET", "http://parley.test/api/details", undefined, 200],
-        ["GET", "http://parley.test/api/chats/99/history?page=1", undefined, 404],
-      ],
-    );
-    assert.notInclude(JSON.stringify(attempts), key);
-    assert.isTrue(attempts.every(({ requestId }) => requestId !== undefined));
-    assert.instanceOf(attempts[2]!.error, client.ResponseError);
-  }).pipe(Effect.scoped),
-);
+it("the client reads a list row by row or page by page, with the total on each page", async () => {
+  const { client: parley } = await openTestClient();
 
-it.live("with a fetch that does not stream, as in React Native, only the pieces come at once", () =>
-  Effect.gen(function* () {
-    const { make } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      // React Native lacks these, too.
-      const { any } = AbortSignal;
-      const { throwIfAborted } = AbortSignal.prototype;
-      Reflect.deleteProperty(AbortSignal, "any");
-      Reflect.deleteProperty(AbortSignal.prototype, "throwIfAborted");
-      try {
-        const parley = make({
-          alter: async (send) => {
-            const response = await send();
-            return Object.defineProperty(response.clone(), "body", { value: undefined });
-          },
-        });
-        const { id } = await parley.createChat();
-        const entry = await parley.ask({ chat_id: id, query: "q" });
-        assert.strictEqual(entry.answer, answer);
-        const streamed = await readAnswer(parley.stream({ chat_id: id, query: "r" }));
-        assert.strictEqual(streamed.text, answer);
-        assert.strictEqual(streamed.entries.length, 1);
-        assert.strictEqual((await collect(parley.history(id))).length, 3);
-        const failure = await rejection(parley.history(99).page(), client.ResponseError);
-        assert.strictEqual(failure.status, 404);
-      } finally {
-        Object.assign(AbortSignal, { any });
-        Object.assign(AbortSignal.prototype, { throwIfAborted });
-      }
-    });
-  }),
-);
+  for (const name of ["a", "b", "c", "d", "e"]) await parley.createChat({ name });
+  const chats = parley.chats({ limit: 2, orderBy: "id" });
+  assert.deepStrictEqual(
+    (await collect(chats)).map(({ name }) => name),
+    ["a", "b", "c", "d", "e"],
+  );
+  assert.deepStrictEqual(
+    (await collect(chats.pages())).map(({ data, page, total }) => [page, total, data.length]),
+    [
+      [1, 5, 2],
+      [2, 5, 2],
+      [3, 5, 1],
+    ],
+  );
+  const { data, total } = await parley.chats({ limit: 2, page: 3 }).page();
+  assert.deepStrictEqual([data.map(({ name }) => name), total], [["a"], 5]);
+  assert.deepStrictEqual(await collect(parley.chats({ search: "none" })), []);
+});
 
-it.live("no cache between the client and the server answers a request that reads", () =>
-  Effect.gen(function* () {
-    const modes: Array<string> = [];
-    const { client: parley } = yield* makeTestClient({
-      alter: (send, _, { cache, method }) => {
-        modes.push(`${method} ${cache}`);
-        return send();
+it("a call rejects with the error from the server", async () => {
+  const { client: parley, make } = await openTestClient();
+
+  const missing = await rejection(parley.history(99).page(), client.ResponseError);
+  const { code, message, requestId, status } = missing;
+  assert.deepStrictEqual([status, code, message], [404, 404011, "CHAT_DOES_NOT_EXISTS"]);
+  assert.match(requestId!, /^\S+$/);
+  const query: any = { limit: 101, desc: "no" };
+  const refused = await rejection(parley.chats(query).page(), client.ValidationError);
+  assert.deepStrictEqual(
+    refused.errors.map(({ path }) => path),
+    [["limit"], ["desc"]],
+  );
+  assert.strictEqual(refused.message, refused.errors[0]!.message);
+  const stranger = make({ apiKey: "nonsense" });
+  const rejected = await rejection(
+    readAnswer(stranger.stream({ query: "q" })),
+    client.ResponseError,
+  );
+  assert.strictEqual(rejected.message, "API_KEY_NOT_VALID");
+});
+
+it("the client reports each attempt without its API key", async () => {
+  const { attempts, client: parley, key } = await openTestClient();
+
+  await parley.createChat({ name: "a" });
+  await parley.details();
+  await rejection(parley.history(99).page(), client.ResponseError);
+
+  assert.deepStrictEqual(
+    attempts.map(({ body, method, status, url }) => [method, url, body, status]),
+    [
+      ["POST", "http://parley.test/api/chats", '{"name":"a"}', 201],
+      ["GET", "http://parley.test/api/details", undefined, 200],
+      ["GET", "http://parley.test/api/chats/99/history?page=1", undefined, 404],
+    ],
+  );
+  assert.notInclude(JSON.stringify(attempts), key);
+  assert.isTrue(attempts.every(({ requestId }) => requestId !== undefined));
+  assert.instanceOf(attempts[2]!.error, client.ResponseError);
+});
+
+it("with a fetch that does not stream, as in React Native, only the pieces come at once", async () => {
+  const { make } = await openTestClient();
+
+  // React Native lacks these, too.
+  const { any } = AbortSignal;
+  const { throwIfAborted } = AbortSignal.prototype;
+  Reflect.deleteProperty(AbortSignal, "any");
+  Reflect.deleteProperty(AbortSignal.prototype, "throwIfAborted");
+  try {
+    const parley = make({
+      alter: async (send) => {
+        const response = await send();
+        return Object.defineProperty(response.clone(), "body", { value: undefined });
       },
     });
-    yield* Effect.promise(async () => {
-      await parley.createChat();
-      await parley.chats().page();
-    });
-    assert.deepStrictEqual(modes, ["POST default", "GET no-store"]);
-  }),
-);
+    const { id } = await parley.createChat();
+    const entry = await parley.ask({ chat_id: id, query: "q" });
+    assert.strictEqual(entry.answer, answer);
+    const streamed = await readAnswer(parley.stream({ chat_id: id, query: "r" }));
+    assert.strictEqual(streamed.text, answer);
+    assert.strictEqual(streamed.entries.length, 1);
+    assert.strictEqual((await collect(parley.history(id))).length, 3);
+    const failure = await rejection(parley.history(99).page(), client.ResponseError);
+    assert.strictEqual(failure.status, 404);
+  } finally {
+    Object.assign(AbortSignal, { any });
+    Object.assign(AbortSignal.prototype, { throwIfAborted });
+  }
+});
+
+it("no cache between the client and the server answers a request that reads", async () => {
+  const modes: Array<string> = [];
+  const { client: parley } = await openTestClient({
+    alter: (send, _, { cache, method }) => {
+      modes.push(`${method} ${cache}`);
+      return send();
+    },
+  });
+
+  await parley.createChat();
+  await parley.chats().page();
+
+  assert.deepStrictEqual(modes, ["POST default", "GET no-store"]);
+});
 
 it("an idempotency key has 32 hexadecimal digits, even if its random bytes are all zero", async () => {
   const random = vi.spyOn(crypto, "getRandomValues").mockImplementation((bytes) => bytes);
@@ -299,19 +285,16 @@ it("an idempotency key has 32 hexadecimal digits, even if its random bytes are a
   }
 });
 
-it.live("a streamed entry may contain the separators of lines and paragraphs", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient();
-    yield* Effect.promise(async () => {
-      const query = "one\u2028two\u2029three";
-      const { entries } = await readAnswer(parley.stream({ query }));
-      assert.deepStrictEqual(
-        entries.map(({ question }) => question),
-        [query],
-      );
-    });
-  }).pipe(Effect.scoped),
-);
+it("a streamed entry may contain the separators of lines and paragraphs", async () => {
+  const { client: parley } = await openTestClient();
+
+  const query = "one\u2028two\u2029three";
+  const { entries } = await readAnswer(parley.stream({ query }));
+  assert.deepStrictEqual(
+    entries.map(({ question }) => question),
+    [query],
+  );
+});
 
 it("a stream whose body ends when it is aborted rejects with the signal's reason", async () => {
   const controller = new AbortController();
@@ -347,199 +330,173 @@ it("the client does not follow a redirect, which could pass its key to another s
   }
 });
 
-it.live(
-  "a streamed answer arrives complete and without repetition, wherever the connection is cut",
-  () =>
-    Effect.gen(function* () {
-      const { attempts, client: whole, make } = yield* makeTestClient();
-      const events = pieces.length + 1;
-      let bytes = 0;
-      yield* Effect.promise(async () => {
-        const { entries, text, types } = await readAnswer(
-          make({
-            alter: async (send) => cut(await send(), (seen) => ((bytes = seen.length), undefined)),
-          }).stream({ query: "q" }),
-        );
-        assert.deepStrictEqual([text, entries.length], [answer, 1]);
-        assert.strictEqual(types.length, events);
+it("a streamed answer arrives complete and without repetition, wherever the connection is cut", async () => {
+  const { attempts, client: whole, make } = await openTestClient();
+  const events = pieces.length + 1;
+  let bytes = 0;
 
-        const places = [
-          ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
-          ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
-        ];
-        const answers = await Promise.all(
-          places.map((place) => {
-            const broken = make({
-              alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
-            });
-            return readAnswer(broken.stream({ query: "q" }));
-          }),
-        );
-        for (const { entries, text, types } of answers) {
-          assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
-          assert.notInclude(types, "restart");
-        }
-        // Answers that are cut after their entry need no other attempt.
-        const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
-        assert.isAtLeast(reconnected.length, places.length - 2);
-        assert.strictEqual((await whole.chats().page()).total, places.length + 1);
+  const { entries, text, types } = await readAnswer(
+    make({
+      alter: async (send) => cut(await send(), (seen) => ((bytes = seen.length), undefined)),
+    }).stream({ query: "q" }),
+  );
+  assert.deepStrictEqual([text, entries.length], [answer, 1]);
+  assert.strictEqual(types.length, events);
+
+  const places = [
+    ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
+    ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
+  ];
+  const answers = await Promise.all(
+    places.map((place) => {
+      const broken = make({
+        alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
       });
-      assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
-    }).pipe(Effect.scoped),
-);
+      return readAnswer(broken.stream({ query: "q" }));
+    }),
+  );
+  for (const { entries, text, types } of answers) {
+    assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
+    assert.notInclude(types, "restart");
+  }
+  // Answers that are cut after their entry need no other attempt.
+  const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
+  assert.isAtLeast(reconnected.length, places.length - 2);
+  assert.strictEqual((await whole.chats().page()).total, places.length + 1);
 
-it.live("a streamed answer that arrives in one-byte chunks is read whole", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient({
-      alter: async (send) => {
-        const bytes = new Uint8Array(await (await send()).arrayBuffer());
-        return new Response(
-          new ReadableStream({
-            start(controller) {
-              for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
-              controller.close();
-            },
-          }),
-        );
+  assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
+});
+
+it("a streamed answer that arrives in one-byte chunks is read whole", async () => {
+  const { client: parley } = await openTestClient({
+    alter: async (send) => {
+      const bytes = new Uint8Array(await (await send()).arrayBuffer());
+      return new Response(
+        new ReadableStream({
+          start(controller) {
+            for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
+            controller.close();
+          },
+        }),
+      );
+    },
+  });
+  const { text, types } = await readAnswer(parley.stream({ query: "q" }));
+  assert.strictEqual(text, answer);
+  assert.notInclude(types, "reconnecting");
+});
+
+it("a streamed answer can end with an error", async () => {
+  const { client: parley } = await openTestClient({
+    alter: () =>
+      new Response(
+        'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
+        { headers: { "x-request-id": "request" } },
+      ),
+  });
+  const { code, message, requestId, status } = await rejection(
+    readAnswer(parley.stream({ query: "q" })),
+    client.ResponseError,
+  );
+  assert.deepStrictEqual(
+    [status, code, message, requestId],
+    [500, 500002, "ANSWER_UNAVAILABLE", "request"],
+  );
+});
+
+it("a streamed answer completes even if every connection is cut after one event", async () => {
+  const { client: parley } = await openTestClient({
+    retries: 1,
+    alter: async (send) => cut(await send(), afterEvents(1)),
+  });
+  const { entries, text, types } = await readAnswer(parley.stream({ query: "q" }));
+  assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
+  assert.includeMembers(types, ["reconnecting", "reconnected"]);
+});
+
+it("a streamed answer restarts when the server has to answer again", async () => {
+  const { client: parley } = await openTestClient({
+    alter: async (send, attempt) => (attempt === 1 ? cut(await send(), afterEvents(2)) : send()),
+  });
+
+  const { entries, text, types } = await readAnswer(
+    parley.stream({ query: "q" }, { onDisconnect: "cancel" }),
+  );
+  assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
+  assert.strictEqual(types.filter((type) => type === "restart").length, 1);
+  assert.strictEqual((await parley.chats().page()).total, 1);
+});
+
+it("a streamed answer fails when it has to restart more often than `retries` allows", async () => {
+  const { attempts, client: parley } = await openTestClient({
+    retries: 2,
+    alter: async (send) => cut(await send(), afterEvents(2)),
+  });
+  const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
+  await rejection(readAnswer(events), client.ConnectionError);
+  assert.strictEqual(attempts.length, 3);
+});
+
+it("the client hangs up as soon as its caller stops reading a stream, even while an event is pending", async () => {
+  let request: Request | undefined;
+  const { client: parley } = await openTestClient({
+    alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
+  });
+
+  const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
+  const nextEvent = rejection(events.next(), DOMException);
+  await events.return!();
+  assert.isTrue(request!.signal.aborted);
+  await nextEvent;
+});
+
+it("a failed call is retried with its idempotency key, so that nothing is stored twice", async () => {
+  const { attempts, make } = await openTestClient();
+  const losesFirst = () =>
+    make({
+      alter: async (send, attempt) => {
+        const response = await send();
+        if (attempt === 1) throw new TypeError("lost");
+        return response;
       },
     });
-    const { text, types } = yield* Effect.promise(() => readAnswer(parley.stream({ query: "q" })));
-    assert.strictEqual(text, answer);
-    assert.notInclude(types, "reconnecting");
-  }).pipe(Effect.scoped),
-);
 
-it.live("a streamed answer can end with an error", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient({
-      alter: () =>
-        new Response(
-          'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
-          { headers: { "x-request-id": "request" } },
-        ),
+  const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
+  const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
+  assert.strictEqual(chat_id, chat.id);
+  assert.strictEqual((await losesFirst().chats().page()).total, 1);
+  assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
+
+  assert.strictEqual(attempts.length, 10);
+  assert.instanceOf(attempts[0]!.error, client.ConnectionError);
+});
+
+it("a failed call is retried only if it might then succeed", async () => {
+  const { attempts, make } = await openTestClient();
+  const general = (status: number, code: number, headers = {}) =>
+    Response.json({ status, code, message: "FAILED" }, { status, headers });
+  for (const [response, isRepeated] of [
+    [general(400, 400004), false],
+    [general(429, 1), false],
+    [general(403, 403001), false],
+    [general(403, 403002, { "retry-after": "61" }), false],
+    [general(403, 403002, { "retry-after": "1" }), true],
+    [general(500, 500002), false],
+    [general(500, 500004, { "retry-after": "61" }), false],
+    [general(500, 500003), true],
+    [general(500, 500001), true],
+    [new Response("<h1>Bad gateway</h1>", { status: 502 }), true],
+  ] as const) {
+    attempts.length = 0;
+    const parley = make({
+      alter: (send, attempt) => (attempt === 1 ? response : send()),
     });
-    const { code, message, requestId, status } = yield* Effect.promise(() =>
-      rejection(readAnswer(parley.stream({ query: "q" })), client.ResponseError),
-    );
-    assert.deepStrictEqual(
-      [status, code, message, requestId],
-      [500, 500002, "ANSWER_UNAVAILABLE", "request"],
-    );
-  }).pipe(Effect.scoped),
-);
 
-it.live("a streamed answer completes even if every connection is cut after one event", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient({
-      retries: 1,
-      alter: async (send) => cut(await send(), afterEvents(1)),
-    });
-    const { entries, text, types } = yield* Effect.promise(() =>
-      readAnswer(parley.stream({ query: "q" })),
-    );
-    assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
-    assert.includeMembers(types, ["reconnecting", "reconnected"]);
-  }).pipe(Effect.scoped),
-);
-
-it.live("a streamed answer restarts when the server has to answer again", () =>
-  Effect.gen(function* () {
-    const { client: parley } = yield* makeTestClient({
-      alter: async (send, attempt) => (attempt === 1 ? cut(await send(), afterEvents(2)) : send()),
-    });
-    yield* Effect.promise(async () => {
-      const { entries, text, types } = await readAnswer(
-        parley.stream({ query: "q" }, { onDisconnect: "cancel" }),
-      );
-      assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
-      assert.strictEqual(types.filter((type) => type === "restart").length, 1);
-      assert.strictEqual((await parley.chats().page()).total, 1);
-    });
-  }).pipe(Effect.scoped),
-);
-
-it.live("a streamed answer fails when it has to restart more often than `retries` allows", () =>
-  Effect.gen(function* () {
-    const { attempts, client: parley } = yield* makeTestClient({
-      retries: 2,
-      alter: async (send) => cut(await send(), afterEvents(2)),
-    });
-    const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
-    yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
-    assert.strictEqual(attempts.length, 3);
-  }).pipe(Effect.scoped),
-);
-
-it.live(
-  "the client hangs up as soon as its caller stops reading a stream, even while an event is pending",
-  () =>
-    Effect.gen(function* () {
-      let request: Request | undefined;
-      const { client: parley } = yield* makeTestClient({
-        alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
-      });
-      yield* Effect.promise(async () => {
-        const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
-        const nextEvent = rejection(events.next(), DOMException);
-        await events.return!();
-        assert.isTrue(request!.signal.aborted);
-        await nextEvent;
-      });
-    }).pipe(Effect.scoped),
-);
-
-it.live("a failed call is retried with its idempotency key, so that nothing is stored twice", () =>
-  Effect.gen(function* () {
-    const { attempts, make } = yield* makeTestClient();
-    const losesFirst = () =>
-      make({
-        alter: async (send, attempt) => {
-          const response = await send();
-          if (attempt === 1) throw new TypeError("lost");
-          return response;
-        },
-      });
-    yield* Effect.promise(async () => {
-      const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
-      const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
-      assert.strictEqual(chat_id, chat.id);
-      assert.strictEqual((await losesFirst().chats().page()).total, 1);
-      assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
-    });
-    assert.strictEqual(attempts.length, 10);
-    assert.instanceOf(attempts[0]!.error, client.ConnectionError);
-  }).pipe(Effect.scoped),
-);
-
-it.live("a failed call is retried only if it might then succeed", () =>
-  Effect.gen(function* () {
-    const { attempts, make } = yield* makeTestClient();
-    const general = (status: number, code: number, headers = {}) =>
-      Response.json({ status, code, message: "FAILED" }, { status, headers });
-    for (const [response, isRepeated] of [
-      [general(400, 400004), false],
-      [general(429, 1), false],
-      [general(403, 403001), false],
-      [general(403, 403002, { "retry-after": "61" }), false],
-      [general(403, 403002, { "retry-after": "1" }), true],
-      [general(500, 500002), false],
-      [general(500, 500004, { "retry-after": "61" }), false],
-      [general(500, 500003), true],
-      [general(500, 500001), true],
-      [new Response("<h1>Bad gateway</h1>", { status: 502 }), true],
-    ] as const) {
-      attempts.length = 0;
-      const parley = make({
-        alter: (send, attempt) => (attempt === 1 ? response : send()),
-      });
-      yield* Effect.promise(async () => {
-        if (isRepeated) await parley.details();
-        else await rejection(parley.details(), client.ResponseError);
-      });
-      assert.strictEqual(attempts.length, isRepeated ? 2 : 1);
-    }
-  }).pipe(Effect.scoped),
-);
+    if (isRepeated) await parley.details();
+    else await rejection(parley.details(), client.ResponseError);
+    assert.strictEqual(attempts.length, isRepeated ? 2 : 1);
+  }
+});
 
 it.each([
   ["a number of seconds", "7"],
@@ -567,44 +524,40 @@ it.each([
   },
 );
 
-it.live("a call times out when the server sends nothing, even in the middle of a response", () =>
-  Effect.gen(function* () {
-    const { make } = yield* makeTestClient();
-    const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
-      new Response(
-        new ReadableStream({
-          start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
-        }),
-      );
-    for (const alter of [silent, opens]) {
-      const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
-      for (const call of [
-        () => parley.details(),
-        () => parley.ask({ query: "q" }),
-        () => readAnswer(parley.stream({ query: "q" })),
-      ]) {
-        const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
-        assert.include(String(error.cause), "silent for 20 ms");
-      }
+it("a call times out when the server sends nothing, even in the middle of a response", async () => {
+  const { make } = await openTestClient();
+  const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
+    new Response(
+      new ReadableStream({
+        start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
+      }),
+    );
+  for (const alter of [silent, opens]) {
+    const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
+    for (const call of [
+      () => parley.details(),
+      () => parley.ask({ query: "q" }),
+      () => readAnswer(parley.stream({ query: "q" })),
+    ]) {
+      const error = await rejection(call(), client.ConnectionError);
+      assert.include(String(error.cause), "silent for 20 ms");
     }
-  }).pipe(Effect.scoped),
-);
+  }
+});
 
-it.live("a call is retried after a successful response from anything but a Parley server", () =>
-  Effect.gen(function* () {
-    const { attempts, make } = yield* makeTestClient();
-    const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
-    for (const [at, body] of bodies.entries()) {
-      const other = () => Promise.resolve(new Response(body));
-      const parley = make({ alter: (send, attempt) => (attempt === 1 ? other() : send()) });
-      yield* Effect.promise(() => parley.chats().page());
-      assert.strictEqual(attempts.length, 2 * (at + 1));
-      const call = make({ alter: other, retries: 0 }).ask({ query: "q" });
-      yield* Effect.promise(() => rejection(call, client.ConnectionError));
-      attempts.pop();
-    }
-  }).pipe(Effect.scoped),
-);
+it("a call is retried after a successful response from anything but a Parley server", async () => {
+  const { attempts, make } = await openTestClient();
+  const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
+  for (const [at, body] of bodies.entries()) {
+    const other = () => Promise.resolve(new Response(body));
+    const parley = make({ alter: (send, attempt) => (attempt === 1 ? other() : send()) });
+    await parley.chats().page();
+    assert.strictEqual(attempts.length, 2 * (at + 1));
+    const call = make({ alter: other, retries: 0 }).ask({ query: "q" });
+    await rejection(call, client.ConnectionError);
+    attempts.pop();
+  }
+});
 
 it("a call rejects with the reason from its signal as soon as the signal is aborted", async () => {
   vi.useFakeTimers();

@@ -3,8 +3,9 @@
  */
 import type { AnswerPart } from "@parley/core/ports";
 import * as client from "@parley/client";
-import { Effect, Redacted, Stream } from "effect";
+import { Effect, Exit, Redacted, Scope, Stream } from "effect";
 import { makeTestHandler, usage } from "@parley/http/test";
+import { onTestFinished } from "vitest";
 
 export const pieces = ["Grüß ", "dich, ", "😀!"];
 export const answer = pieces.join("");
@@ -53,7 +54,14 @@ export const afterEvents = (count: number) => (bytes: Uint8Array) => {
 export const silent = (_send: unknown, _attempt: unknown, { signal }: Request): Promise<Response> =>
   new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 
-export const makeTestClient = (
+/** Opens a handler over the memory store, which closes when the test has finished. */
+export const openTestHandler = (...options: Parameters<typeof makeTestHandler>) => {
+  const scope = Scope.makeUnsafe();
+  onTestFinished(() => Effect.runPromise(Scope.close(scope, Exit.void)));
+  return Effect.runPromise(Scope.provide(makeTestHandler(...options), scope));
+};
+
+export const openTestClient = async (
   options: client.ClientOptions & {
     readonly alter?: (
       send: () => Promise<Response>,
@@ -61,21 +69,21 @@ export const makeTestClient = (
       request: Request,
     ) => Response | Promise<Response>;
   } = {},
-) =>
-  Effect.map(makeTestHandler(slowly), ({ handler, key, logged }) => {
-    const attempts: Array<client.Attempt> = [];
-    const make = ({ alter = (send) => send(), ...more }: typeof options = options) => {
-      let count = 0;
-      return client.makeClient({
-        origin: "http://parley.test",
-        apiKey: Redacted.value(key),
-        onAttempt: (attempt) => attempts.push(attempt),
-        fetch: async (url, init) => {
-          const request = new Request(url, init);
-          return alter(() => handler(request.clone()), ++count, request);
-        },
-        ...more,
-      });
-    };
-    return { client: make(), make, attempts, logged, key: Redacted.value(key) };
-  });
+) => {
+  const { handler, key, logged } = await openTestHandler(slowly);
+  const attempts: Array<client.Attempt> = [];
+  const make = ({ alter = (send) => send(), ...more }: typeof options = options) => {
+    let count = 0;
+    return client.makeClient({
+      origin: "http://parley.test",
+      apiKey: Redacted.value(key),
+      onAttempt: (attempt) => attempts.push(attempt),
+      fetch: async (url, init) => {
+        const request = new Request(url, init);
+        return alter(() => handler(request.clone()), ++count, request);
+      },
+      ...more,
+    });
+  };
+  return { client: make(), make, attempts, logged, key: Redacted.value(key) };
+};
