@@ -1,15 +1,17 @@
 /**
  * Rows and helpers that tests share.
  */
+import { it } from "@effect/vitest";
 import {
   ChatArchive,
   type ChatbotId,
   type ChatId,
   type IdempotencyKey,
   storeOf,
+  type StorePorts,
   TurnStore,
 } from "@parley/core/ports";
-import { Context, Effect } from "effect";
+import { Context, Effect, type Scope } from "effect";
 import type { PgPools } from "../src/connections/PgPools.ts";
 import { makeRows } from "../src/PgRows.ts";
 import { makeHotPorts } from "../src/PgStore.ts";
@@ -45,17 +47,21 @@ export const takeFree = Effect.fnUntraced(function* (
   return result._tag === "TurnTaken" ? result.turn : yield* Effect.die("the turn is not free");
 });
 
-/** Runs a test on the store in a schema of its own, with a client for that schema. */
-export const inSchema = <A, E, R>(
+/** A test on the store in a schema of its own, with a client for that schema. */
+export const inSchema = (
+  name: string,
   test: (
     sql: Effect.Success<ReturnType<typeof clientOf>>,
     schema: string,
-  ) => Effect.Effect<A, E, R>,
-  optionsIn: typeof optionsOf = optionsOf,
-) => {
-  const schema = freshSchema();
-  return Effect.flatMap(clientOf(schema), (sql) => test(sql, schema)).pipe(
-    Effect.provide(layerStore(optionsIn(schema))),
-    Effect.scoped,
+  ) => Generator<Effect.Effect<any, any, StorePorts | Scope.Scope>, void, never>,
+  timeout?: number,
+) =>
+  it.live(
+    name,
+    Effect.fnUntraced(function* () {
+      const schema = freshSchema();
+      const sql = yield* clientOf(schema);
+      yield* Effect.provide(Effect.fnUntraced(test)(sql, schema), layerStore(optionsOf(schema)));
+    }),
+    timeout,
   );
-};

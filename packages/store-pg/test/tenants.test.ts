@@ -2,7 +2,7 @@
  * The condition on the chatbot, in each statement, is the only barrier between tenants. In these tests, two chatbots
  * have chats, entries and keys with the same ids, so that a statement without its condition meets the other's rows.
  */
-import { assert, it } from "@effect/vitest";
+import { assert } from "@effect/vitest";
 import { defaultChatQuery, defaultEntryQuery } from "@parley/core";
 import {
   ChatArchive,
@@ -301,135 +301,121 @@ const observe = Effect.fnUntraced(function* (
   return { output, ourRows, theirRows: yield* rowsOf(sql, theirs) };
 }, Effect.scoped);
 
-it.live(
+inSchema(
   "no statement does without its condition on the chatbot",
-  () =>
-    inSchema(
-      Effect.fnUntraced(function* (sql, schema) {
-        const theirs = yield* registerChatbot;
-        const [ours, empty] = [yield* registerChatbot, yield* registerChatbot];
-        const ids = { ours, theirs, empty, ...(yield* fill(sql, ours, theirs)) };
-        const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 7 });
-        const { archive } = yield* portsOf(pools);
-        const records = yield* Stream.runCollect(archive.export(ours, "test"));
-        const theirRows = yield* rowsOf(sql, theirs, "saved_");
-        /** For each statement, the operations that run it and what they do with the condition in place. */
-        const uses = new Map<string, Array<readonly [Operation, intact: string]>>();
-        for (const operation of operationsOf(sql, ids, records)) {
-          const statements = new Set<string>();
-          const collect = (text: string) => {
-            if (withoutCondition(text) !== text && !harmless.test(text)) statements.add(text);
-            return text;
-          };
-          const intact = yield* observe(sql, changeStatements(pools, collect), ids, operation);
-          assert.deepStrictEqual(yield* observe(sql, pools, ids, operation), intact);
-          assert.notMatch(intact.output, /theirs|Alphabet|defect|StorageUnavailable/);
-          assert.deepStrictEqual(intact.theirRows, theirRows);
-          for (const statement of statements)
-            uses.set(statement, [
-              ...(uses.get(statement) ?? []),
-              [operation, JSON.stringify(intact)],
-            ]);
-        }
-        assert.isAbove(uses.size, 30);
-        const isNoticed = Effect.fnUntraced(function* (statement: string) {
-          for (const change of [withoutCondition, withOpposite]) {
-            const cut = (text: string) => (text === statement ? change(text) : text);
-            const changedPools = changeStatements(pools, cut);
-            for (const [operation, intact] of uses.get(statement)!)
-              if (JSON.stringify(yield* observe(sql, changedPools, ids, operation)) !== intact)
-                return true;
-          }
-          return false;
-        });
-        const unnoticed: Array<string> = [];
-        for (const statement of uses.keys())
-          if (!(yield* isNoticed(statement))) unnoticed.push(statement);
-        assert.deepStrictEqual(unnoticed, []);
-      }),
-    ),
+  function* (sql, schema) {
+    const theirs = yield* registerChatbot;
+    const [ours, empty] = [yield* registerChatbot, yield* registerChatbot];
+    const ids = { ours, theirs, empty, ...(yield* fill(sql, ours, theirs)) };
+    const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 7 });
+    const { archive } = yield* portsOf(pools);
+    const records = yield* Stream.runCollect(archive.export(ours, "test"));
+    const theirRows = yield* rowsOf(sql, theirs, "saved_");
+    /** For each statement, the operations that run it and what they do with the condition in place. */
+    const uses = new Map<string, Array<readonly [Operation, intact: string]>>();
+    for (const operation of operationsOf(sql, ids, records)) {
+      const statements = new Set<string>();
+      const collect = (text: string) => {
+        if (withoutCondition(text) !== text && !harmless.test(text)) statements.add(text);
+        return text;
+      };
+      const intact = yield* observe(sql, changeStatements(pools, collect), ids, operation);
+      assert.deepStrictEqual(yield* observe(sql, pools, ids, operation), intact);
+      assert.notMatch(intact.output, /theirs|Alphabet|defect|StorageUnavailable/);
+      assert.deepStrictEqual(intact.theirRows, theirRows);
+      for (const statement of statements)
+        uses.set(statement, [...(uses.get(statement) ?? []), [operation, JSON.stringify(intact)]]);
+    }
+    assert.isAbove(uses.size, 30);
+    const isNoticed = Effect.fnUntraced(function* (statement: string) {
+      for (const change of [withoutCondition, withOpposite]) {
+        const cut = (text: string) => (text === statement ? change(text) : text);
+        const changedPools = changeStatements(pools, cut);
+        for (const [operation, intact] of uses.get(statement)!)
+          if (JSON.stringify(yield* observe(sql, changedPools, ids, operation)) !== intact)
+            return true;
+      }
+      return false;
+    });
+    const unnoticed: Array<string> = [];
+    for (const statement of uses.keys())
+      if (!(yield* isNoticed(statement))) unnoticed.push(statement);
+    assert.deepStrictEqual(unnoticed, []);
+  },
   60_000,
 );
 
-it.live(
+inSchema(
   "an operation on another tenant's row has the outcome, and runs the statements, of one on a missing row",
-  () =>
-    inSchema(
-      Effect.fnUntraced(function* (_, schema) {
-        const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
-        const statements: Array<string> = [];
-        const { createChat, listChats, listEntries, turns } = yield* makeStore(
-          changeStatements(
-            yield* makePools({ ...optionsOf(schema), maxConnections: 7 }),
-            (text) => (statements.push(text), text),
-          ),
-        );
-        // Another chatbot's rows, and those of another visitor of the same chatbot.
-        for (const [owner, visitor] of [
-          [theirs, null],
-          [ours, "we"],
-        ] as const) {
-          const ourChat = (yield* createChat(ours, { ...chat, userRef: "we" }, null)).chat.id;
-          const foreign = { ...chat, name: "Zugspitze", userRef: "they" };
-          const [creation, ask] = [`creation ${visitor}`, `ask ${visitor}`];
-          const { id } = (yield* createChat(owner, foreign, keyOf(creation))).chat;
-          const turn = yield* turns.take(owner, id, keyOf(ask));
-          assert(turn._tag === "TurnTaken");
-          const answer = yield* turns.append(turn.turn, entry);
-          const operations = (
-            chatId: ChatId,
-            entryId: number,
-            [created, asked, userRef, search]: ReadonlyArray<string>,
-          ): ReadonlyArray<() => Effect.Effect<unknown, { readonly _tag: string }>> => [
-            ...[
-              {},
-              { id: entryId },
-              { orderBy: [{ field: "answer", descending: true }] as const },
-            ].map(
-              (query) => () =>
-                listEntries(ours, chatId, { ...defaultEntryQuery, ...query }, visitor),
-            ),
-            () => listEntries(ours, ourChat, { ...defaultEntryQuery, id: entryId }, visitor),
-            ...[
-              { id: chatId },
-              { search: search! },
-              ...(visitor === null
-                ? [{ userRef: userRef! }, { userRef: userRef!, search: search! }]
-                : []),
-            ].map(
-              (query) => () => listChats(ours, { ...defaultChatQuery, userRef: visitor, ...query }),
-            ),
-            () => turns.take(ours, chatId, null, visitor),
-            () => turns.take(ours, chatId, keyOf("elsewhere"), visitor),
-            ...(visitor === null
-              ? [
-                  () => createChat(ours, chat, keyOf(created!)),
-                  () => turns.take(ours, null, keyOf(asked!)),
-                ]
-              : []),
-          ];
-          const missing = [9007199254740990 as ChatId, 9007199254740989] as const;
-          const others = operations(...missing, ["new", "newer", "nobody", "Watzmanns"]);
-          const texts = [creation, ask, "they", foreign.name];
-          for (const [n, operation] of operations(id, answer.id, texts).entries()) {
-            const outcomes = [];
-            for (const each of [operation, others[n]!]) {
-              statements.length = 0;
-              const outcome = serialize(
-                yield* Effect.match(each(), {
-                  onFailure: ({ _tag }) => _tag,
-                  onSuccess: (value) => value,
-                }),
-              );
-              outcomes.push([
-                outcome,
-                statements.filter((text) => !text.startsWith("delete from idempotency_key")),
-              ]);
-            }
-            assert.deepStrictEqual(outcomes[0], outcomes[1]);
-            assert.isNotEmpty(outcomes[0]![1], `operation ${n}`);
-          }
+  function* (_, schema) {
+    const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
+    const statements: Array<string> = [];
+    const { createChat, listChats, listEntries, turns } = yield* makeStore(
+      changeStatements(
+        yield* makePools({ ...optionsOf(schema), maxConnections: 7 }),
+        (text) => (statements.push(text), text),
+      ),
+    );
+    // Another chatbot's rows, and those of another visitor of the same chatbot.
+    for (const [owner, visitor] of [
+      [theirs, null],
+      [ours, "we"],
+    ] as const) {
+      const ourChat = (yield* createChat(ours, { ...chat, userRef: "we" }, null)).chat.id;
+      const foreign = { ...chat, name: "Zugspitze", userRef: "they" };
+      const [creation, ask] = [`creation ${visitor}`, `ask ${visitor}`];
+      const { id } = (yield* createChat(owner, foreign, keyOf(creation))).chat;
+      const turn = yield* turns.take(owner, id, keyOf(ask));
+      assert(turn._tag === "TurnTaken");
+      const answer = yield* turns.append(turn.turn, entry);
+      const operations = (
+        chatId: ChatId,
+        entryId: number,
+        [created, asked, userRef, search]: ReadonlyArray<string>,
+      ): ReadonlyArray<() => Effect.Effect<unknown, { readonly _tag: string }>> => [
+        ...[{}, { id: entryId }, { orderBy: [{ field: "answer", descending: true }] as const }].map(
+          (query) => () => listEntries(ours, chatId, { ...defaultEntryQuery, ...query }, visitor),
+        ),
+        () => listEntries(ours, ourChat, { ...defaultEntryQuery, id: entryId }, visitor),
+        ...[
+          { id: chatId },
+          { search: search! },
+          ...(visitor === null
+            ? [{ userRef: userRef! }, { userRef: userRef!, search: search! }]
+            : []),
+        ].map(
+          (query) => () => listChats(ours, { ...defaultChatQuery, userRef: visitor, ...query }),
+        ),
+        () => turns.take(ours, chatId, null, visitor),
+        () => turns.take(ours, chatId, keyOf("elsewhere"), visitor),
+        ...(visitor === null
+          ? [
+              () => createChat(ours, chat, keyOf(created!)),
+              () => turns.take(ours, null, keyOf(asked!)),
+            ]
+          : []),
+      ];
+      const missing = [9007199254740990 as ChatId, 9007199254740989] as const;
+      const others = operations(...missing, ["new", "newer", "nobody", "Watzmanns"]);
+      const texts = [creation, ask, "they", foreign.name];
+      for (const [n, operation] of operations(id, answer.id, texts).entries()) {
+        const outcomes = [];
+        for (const each of [operation, others[n]!]) {
+          statements.length = 0;
+          const outcome = serialize(
+            yield* Effect.match(each(), {
+              onFailure: ({ _tag }) => _tag,
+              onSuccess: (value) => value,
+            }),
+          );
+          outcomes.push([
+            outcome,
+            statements.filter((text) => !text.startsWith("delete from idempotency_key")),
+          ]);
         }
-      }),
-    ),
+        assert.deepStrictEqual(outcomes[0], outcomes[1]);
+        assert.isNotEmpty(outcomes[0]![1], `operation ${n}`);
+      }
+    }
+  },
 );

@@ -19,16 +19,13 @@ it.live("several servers that start on an empty database create the schema once"
   }),
 );
 
-it.live("a server that starts on an up-to-date schema does not wait for a dump", () =>
-  inSchema((sql, schema) =>
+inSchema(
+  "a server that starts on an up-to-date schema does not wait for a dump",
+  function* (sql, schema) {
     // A dump takes this lock.
-    sql.withTransaction(
-      Effect.andThen(
-        sql.unsafe("lock table parley_schema in access share mode"),
-        start(optionsOf(schema)),
-      ),
-    ),
-  ),
+    const lock = sql.unsafe("lock table parley_schema in access share mode");
+    yield* sql.withTransaction(Effect.andThen(lock, start(optionsOf(schema))));
+  },
 );
 
 it.live("a server that may not create its schema names the command for the owner to run", () =>
@@ -60,25 +57,21 @@ for (const [what, statement, reason] of [
     "set the option schema (on a server PARLEY_SCHEMA) to another schema",
   ],
 ] as const)
-  it.live(`a server refuses to start on ${what}`, () =>
-    inSchema(
-      Effect.fnUntraced(function* (sql, schema) {
-        yield* sql.unsafe(statement);
-        assert.include(yield* refusal(optionsOf(schema)), reason);
-      }),
-    ),
-  );
+  inSchema(`a server refuses to start on ${what}`, function* (sql, schema) {
+    yield* sql.unsafe(statement);
+    assert.include(yield* refusal(optionsOf(schema)), reason);
+  });
 
-it.live(
+inSchema(
   "the privileges on the audit log allow even the owner only to read it and to add entries",
-  () =>
-    inSchema((sql) =>
-      Effect.forEach(
-        ["delete from audit", "update audit set actor = ''", "truncate audit"],
-        Effect.fnUntraced(function* (statement) {
-          const { reason } = yield* Effect.flip(sql.unsafe(statement));
-          assert.strictEqual(reason._tag, "AuthorizationError");
-        }),
-      ),
-    ),
+  function* (sql) {
+    for (const statement of [
+      "delete from audit",
+      "update audit set actor = ''",
+      "truncate audit",
+    ]) {
+      const { reason } = yield* Effect.flip(sql.unsafe(statement));
+      assert.strictEqual(reason._tag, "AuthorizationError");
+    }
+  },
 );

@@ -1,7 +1,7 @@
 /**
  * The statement of a take against `decideTake`, and turns whose key a client has stopped.
  */
-import { assert, it } from "@effect/vitest";
+import { assert } from "@effect/vitest";
 import {
   ChatbotId,
   ChatId,
@@ -71,87 +71,82 @@ const decisions = {
   TurnTaken: "free",
 } as const;
 
-it.live("the statement of a take decides as `decideTake` does", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql) {
-      const [turns, registeredChatbot] = [yield* TurnStore, yield* registerChatbot];
-      const readNow = Effect.map(
-        sql.unsafe<{ readonly now: number }>(`select ${millisNow} as now`),
-        ([row]) => Math.floor(row!.now),
-      );
-      let instance = "this";
-      /** The state with this name, in which the store's instance stands for `this`. */
-      const stateOf = (name: string, now: number): TakeState => {
-        const [, state] = takeStates(now, 5_000).find(([other]) => other === name)!;
-        const { chat } = state;
-        const waiting = chat?.waiting.map((other) => (other === "this" ? instance : other)) ?? [];
-        return { ...state, instance, chat: chat && { ...chat, waiting } };
-      };
-      const take = ({ fingerprint, hasChatbot, hasChatId, visitor }: TakeState) =>
-        turns.take(
-          hasChatbot ? registeredChatbot : noChatbot,
-          hasChatId ? ChatId.make(1) : null,
-          fingerprint === null ? null : { key: "k", fingerprint },
-          visitor,
-        );
-      const heldChat = stateOf("a held chat", yield* readNow);
-      yield* writeRows(sql, registeredChatbot, heldChat);
-      yield* take(heldChat);
-      const [row] = yield* sql.unsafe<{ readonly waiting: [string] }>("select waiting from chat");
-      [instance] = row!.waiting;
+inSchema("the statement of a take decides as `decideTake` does", function* (sql) {
+  const [turns, registeredChatbot] = [yield* TurnStore, yield* registerChatbot];
+  const readNow = Effect.map(
+    sql.unsafe<{ readonly now: number }>(`select ${millisNow} as now`),
+    ([row]) => Math.floor(row!.now),
+  );
+  let instance = "this";
+  /** The state with this name, in which the store's instance stands for `this`. */
+  const stateOf = (name: string, now: number): TakeState => {
+    const [, state] = takeStates(now, 5_000).find(([other]) => other === name)!;
+    const { chat } = state;
+    const waiting = chat?.waiting.map((other) => (other === "this" ? instance : other)) ?? [];
+    return { ...state, instance, chat: chat && { ...chat, waiting } };
+  };
+  const take = ({ fingerprint, hasChatbot, hasChatId, visitor }: TakeState) =>
+    turns.take(
+      hasChatbot ? registeredChatbot : noChatbot,
+      hasChatId ? ChatId.make(1) : null,
+      fingerprint === null ? null : { key: "k", fingerprint },
+      visitor,
+    );
+  const heldChat = stateOf("a held chat", yield* readNow);
+  yield* writeRows(sql, registeredChatbot, heldChat);
+  yield* take(heldChat);
+  const [row] = yield* sql.unsafe<{ readonly waiting: [string] }>("select waiting from chat");
+  [instance] = row!.waiting;
 
-      const actual: Array<readonly [string, TakeDecision]> = [];
-      const expected: typeof actual = [];
-      for (const name of names) {
-        const start = performance.now();
-        const now = yield* readNow;
-        const state = stateOf(name, now);
-        const decision = decideTake(state);
-        expected.push([name, decision]);
-        yield* writeRows(sql, registeredChatbot, state);
-        const result = Result.merge(yield* Effect.result(take(state)));
-        assert.notInclude(["Overloaded", "StorageUnavailable"], result._tag, name);
-        if (result._tag === "Held" && typeof decision === "object") {
-          const passedMillis = decision.until - now - result.forMillis;
-          assert.isAtLeast(passedMillis, -1, name);
-          assert.isAtMost(passedMillis, performance.now() - start + 2, name);
-          actual.push([name, { heldBy: result.by, until: decision.until }]);
-        } else {
-          actual.push([name, decisions[result._tag as keyof typeof decisions]]);
-        }
-        if (decision === "free" && state.fingerprint !== null && state.hasChatbot) {
-          const again = yield* take(state);
-          assert.deepInclude(again, { _tag: "Held", by: "key" }, name);
-        }
-      }
-      assert.deepStrictEqual(actual, expected);
-    }),
-  ),
-);
+  const actual: Array<readonly [string, TakeDecision]> = [];
+  const expected: typeof actual = [];
+  for (const name of names) {
+    const start = performance.now();
+    const now = yield* readNow;
+    const state = stateOf(name, now);
+    const decision = decideTake(state);
+    expected.push([name, decision]);
+    yield* writeRows(sql, registeredChatbot, state);
+    const result = Result.merge(yield* Effect.result(take(state)));
+    assert.notInclude(["Overloaded", "StorageUnavailable"], result._tag, name);
+    if (result._tag === "Held" && typeof decision === "object") {
+      const passedMillis = decision.until - now - result.forMillis;
+      assert.isAtLeast(passedMillis, -1, name);
+      assert.isAtMost(passedMillis, performance.now() - start + 2, name);
+      actual.push([name, { heldBy: result.by, until: decision.until }]);
+    } else {
+      actual.push([name, decisions[result._tag as keyof typeof decisions]]);
+    }
+    if (decision === "free" && state.fingerprint !== null && state.hasChatbot) {
+      const again = yield* take(state);
+      assert.deepInclude(again, { _tag: "Held", by: "key" }, name);
+    }
+  }
+  assert.deepStrictEqual(actual, expected);
+});
 
 const stop = (sql: SqlClient.SqlClient) =>
   sql.unsafe("update idempotency_key set stopped = true, turn_until = null");
 
-it.live("a creation does not get the chat of a key that was stopped, claimed or answered", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql) {
-      const [chats, turns, chatbot] = [yield* ChatStore, yield* TurnStore, yield* registerChatbot];
-      const create = (key: string) =>
-        Effect.map(
-          Effect.result(chats.createChat(chatbot, { ...bare, helloMessage: "Hello" }, keyOf(key))),
-          (result) => {
-            const { _tag, replayed } = { _tag: "", replayed: null, ...Result.merge(result) };
-            return _tag || replayed;
-          },
-        );
-      yield* takeFree(chatbot, null, keyOf("stopped"));
-      yield* stop(sql);
-      yield* takeFree(chatbot, null, keyOf("claimed"));
-      yield* turns.append(yield* takeFree(chatbot, null, keyOf("answered")), entry);
-      for (const key of ["stopped", "claimed", "answered"])
-        assert.strictEqual(yield* create(key), "IdempotencyKeyReused", key);
-      assert.isFalse(yield* create("new"));
-      assert.isTrue(yield* create("new"));
-    }),
-  ),
+inSchema(
+  "a creation does not get the chat of a key that was stopped, claimed or answered",
+  function* (sql) {
+    const [chats, turns, chatbot] = [yield* ChatStore, yield* TurnStore, yield* registerChatbot];
+    const create = (key: string) =>
+      Effect.map(
+        Effect.result(chats.createChat(chatbot, { ...bare, helloMessage: "Hello" }, keyOf(key))),
+        (result) => {
+          const { _tag, replayed } = { _tag: "", replayed: null, ...Result.merge(result) };
+          return _tag || replayed;
+        },
+      );
+    yield* takeFree(chatbot, null, keyOf("stopped"));
+    yield* stop(sql);
+    yield* takeFree(chatbot, null, keyOf("claimed"));
+    yield* turns.append(yield* takeFree(chatbot, null, keyOf("answered")), entry);
+    for (const key of ["stopped", "claimed", "answered"])
+      assert.strictEqual(yield* create(key), "IdempotencyKeyReused", key);
+    assert.isFalse(yield* create("new"));
+    assert.isTrue(yield* create("new"));
+  },
 );

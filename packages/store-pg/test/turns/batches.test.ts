@@ -1,7 +1,7 @@
 /**
  * Takes and appends that share a statement. The outcome of each must not depend on the others.
  */
-import { assert, it } from "@effect/vitest";
+import { assert } from "@effect/vitest";
 import {
   ChatStore,
   type ChatId,
@@ -74,45 +74,44 @@ const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string 
   return take._tag === "Held" ? `Held by ${take.by}` : take._tag;
 };
 
-it.live("the decision on a take does not affect the other takes in its statement", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql, schema) {
-      const { chatbot, create, take, together, turns } = yield* setUp(schema);
-      const [busy, inUse, locked, ...chats] = yield* Effect.replicateEffect(create, 8);
-      yield* take(null, key("used"));
-      yield* take(inUse!);
-      const other = yield* hold(
-        sql,
-        `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until)
+inSchema(
+  "the decision on a take does not affect the other takes in its statement",
+  function* (sql, schema) {
+    const { chatbot, create, take, together, turns } = yield* setUp(schema);
+    const [busy, inUse, locked, ...chats] = yield* Effect.replicateEffect(create, 8);
+    yield* take(null, key("used"));
+    yield* take(inUse!);
+    const other = yield* hold(
+      sql,
+      `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until)
         select $1, 'overtaken', 'f', now(), 'another', now() + interval '10 seconds'
         from (select from chat where id = $2::int8 for update) locked`,
-        [chatbot, locked],
-      );
-      const { fibers, statements } = yield* together(
-        [busy!, chats.pop()!].map((chat) => Effect.ignore(turns.take(chatbot, chat, null))),
-        [
-          turns.take(chatbot, chats[0]!, null),
-          turns.take(chatbot, chats[1]!, key("used", "g")),
-          turns.take(chatbot, inUse!, key("k")),
-          turns.take(chatbot, locked!, null),
-          turns.take(chatbot, chats[2]!, key("overtaken")),
-          turns.take(chatbot, chats[3]!, key("another")),
-        ],
-      );
-      yield* other.awaited;
-      yield* other.release;
-      assert.deepStrictEqual((yield* Fiber.joinAll(fibers)).map(describeTake), [
-        "TurnTaken",
-        "IdempotencyKeyReused",
-        "Held by chat",
-        "Held by chat",
-        "Held by key",
-        "TurnTaken",
-      ]);
-      // The take that was overtaken is decided again.
-      assert.strictEqual(statements(), 2);
-    }),
-  ),
+      [chatbot, locked],
+    );
+    const { fibers, statements } = yield* together(
+      [busy!, chats.pop()!].map((chat) => Effect.ignore(turns.take(chatbot, chat, null))),
+      [
+        turns.take(chatbot, chats[0]!, null),
+        turns.take(chatbot, chats[1]!, key("used", "g")),
+        turns.take(chatbot, inUse!, key("k")),
+        turns.take(chatbot, locked!, null),
+        turns.take(chatbot, chats[2]!, key("overtaken")),
+        turns.take(chatbot, chats[3]!, key("another")),
+      ],
+    );
+    yield* other.awaited;
+    yield* other.release;
+    assert.deepStrictEqual((yield* Fiber.joinAll(fibers)).map(describeTake), [
+      "TurnTaken",
+      "IdempotencyKeyReused",
+      "Held by chat",
+      "Held by chat",
+      "Held by key",
+      "TurnTaken",
+    ]);
+    // The take that was overtaken is decided again.
+    assert.strictEqual(statements(), 2);
+  },
 );
 
 /** Takes turns in `many` new chats, half of them with a key, and two more to keep the writers busy. */
@@ -126,60 +125,58 @@ const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: num
   return { busy: turns.slice(0, 2), turns: turns.slice(2) };
 });
 
-it.live("64 appends that arrive together share a statement, with and without keys", () =>
-  inSchema(
-    Effect.fnUntraced(function* (_, schema) {
-      const up = yield* setUp(schema);
-      const { busy, turns } = yield* takeMany(up, 64);
-      const { fibers, statements } = yield* up.together(
-        busy.map((turn) => up.turns.append(turn, entry)),
-        turns.map((turn, n) => up.turns.append(turn, { ...entry, question: `q${n}` })),
-      );
-      const entries = (yield* Fiber.joinAll(fibers)).map(Result.getOrThrow);
-      assert.deepStrictEqual(
-        entries.map(({ chatId, question }) => [chatId, question]),
-        turns.map(({ chatId }, n) => [chatId, `q${n}`]),
-      );
-      assert.strictEqual(statements(), 1);
-    }),
-  ),
+inSchema(
+  "64 appends that arrive together share a statement, with and without keys",
+  function* (_, schema) {
+    const up = yield* setUp(schema);
+    const { busy, turns } = yield* takeMany(up, 64);
+    const { fibers, statements } = yield* up.together(
+      busy.map((turn) => up.turns.append(turn, entry)),
+      turns.map((turn, n) => up.turns.append(turn, { ...entry, question: `q${n}` })),
+    );
+    const entries = (yield* Fiber.joinAll(fibers)).map(Result.getOrThrow);
+    assert.deepStrictEqual(
+      entries.map(({ chatId, question }) => [chatId, question]),
+      turns.map(({ chatId }, n) => [chatId, `q${n}`]),
+    );
+    assert.strictEqual(statements(), 1);
+  },
 );
 
-it.live("an append that cannot be stored does not affect the other appends in its statement", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql, schema) {
-      const up = yield* setUp(schema);
-      const { busy, turns } = yield* takeMany(up, 6);
-      const [lost, erased, locked, broken] = turns;
-      yield* up.turns.release(lost!);
-      yield* sql.unsafe("delete from chat where id = $1::int8", [erased!.chatId]);
-      const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [
-        locked!.chatId,
-      ]);
-      // With this entry, the append to the chat violates a unique index.
-      yield* sql.unsafe(
-        `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+inSchema(
+  "an append that cannot be stored does not affect the other appends in its statement",
+  function* (sql, schema) {
+    const up = yield* setUp(schema);
+    const { busy, turns } = yield* takeMany(up, 6);
+    const [lost, erased, locked, broken] = turns;
+    yield* up.turns.release(lost!);
+    yield* sql.unsafe("delete from chat where id = $1::int8", [erased!.chatId]);
+    const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [
+      locked!.chatId,
+    ]);
+    // With this entry, the append to the chat violates a unique index.
+    yield* sql.unsafe(
+      `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
         values ($1, $2::int8, 1000000, 1, '', '', '', false, now())`,
-        [up.chatbot, broken!.chatId],
-      );
-      const { fibers } = yield* up.together(
-        busy.map((turn) => up.turns.append(turn, entry)),
-        turns.map((turn) => Effect.exit(up.turns.append(turn, entry))),
-      );
-      const [first, second, third, ...others] = fibers;
-      const stored = yield* Fiber.joinAll([first!, second!, ...others]);
-      yield* lock.release;
-      const exits = [...stored, yield* Fiber.join(third!)].map(Result.getOrThrow);
-      assert.deepStrictEqual(
-        exits.map((exit) =>
-          Exit.isSuccess(exit)
-            ? "stored"
-            : Cause.hasDies(exit.cause)
-              ? "died"
-              : (Cause.squash(exit.cause) as any)._tag,
-        ),
-        ["TurnLost", "ChatNotFound", "died", "stored", "stored", "stored"],
-      );
-    }),
-  ),
+      [up.chatbot, broken!.chatId],
+    );
+    const { fibers } = yield* up.together(
+      busy.map((turn) => up.turns.append(turn, entry)),
+      turns.map((turn) => Effect.exit(up.turns.append(turn, entry))),
+    );
+    const [first, second, third, ...others] = fibers;
+    const stored = yield* Fiber.joinAll([first!, second!, ...others]);
+    yield* lock.release;
+    const exits = [...stored, yield* Fiber.join(third!)].map(Result.getOrThrow);
+    assert.deepStrictEqual(
+      exits.map((exit) =>
+        Exit.isSuccess(exit)
+          ? "stored"
+          : Cause.hasDies(exit.cause)
+            ? "died"
+            : (Cause.squash(exit.cause) as any)._tag,
+      ),
+      ["TurnLost", "ChatNotFound", "died", "stored", "stored", "stored"],
+    );
+  },
 );

@@ -1,7 +1,7 @@
 /**
  * An ask's tokens must be added to its key's spending only once, whatever happens to the connection.
  */
-import { assert, it } from "@effect/vitest";
+import { assert } from "@effect/vitest";
 import { AskDeadline, type Turn, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Clock, Effect, Exit, Fiber } from "effect";
@@ -70,23 +70,21 @@ type Test = (
 ) => Effect.Effect<number, unknown>;
 
 /** Runs each test with a turn of each kind. A test returns the number of tokens that must have been counted. */
-const inEachPlace = (tests: Readonly<Record<string, Test>>) =>
-  inSchema((_, schema) =>
-    Effect.gen(function* () {
-      const up = yield* setUp(schema);
-      const { chatbot, turns } = up;
-      for (const [name, test] of Object.entries(tests))
-        for (const [place, hasChat, text] of places) {
-          const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
-          const idempotencyKey = text === null ? null : keyOf(`${text} ${name}`);
-          const turn = yield* take(turns, chatbot, hasChat ? chatId : null, idempotencyKey);
-          const before = (yield* turns.spending(chatbot, key.apiKeyId)).tokens;
-          const expected = yield* test(turn, up);
-          const { tokens } = yield* turns.spending(chatbot, key.apiKeyId);
-          assert.strictEqual(tokens - before, expected, `${name} ${place}`);
-        }
-    }),
-  );
+const inEachPlace = (description: string, tests: Readonly<Record<string, Test>>) =>
+  inSchema(description, function* (_, schema) {
+    const up = yield* setUp(schema);
+    const { chatbot, turns } = up;
+    for (const [name, test] of Object.entries(tests))
+      for (const [place, hasChat, text] of places) {
+        const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
+        const idempotencyKey = text === null ? null : keyOf(`${text} ${name}`);
+        const turn = yield* take(turns, chatbot, hasChat ? chatId : null, idempotencyKey);
+        const before = (yield* turns.spending(chatbot, key.apiKeyId)).tokens;
+        const expected = yield* test(turn, up);
+        const { tokens } = yield* turns.spending(chatbot, key.apiKeyId);
+        assert.strictEqual(tokens - before, expected, `${name} ${place}`);
+      }
+  });
 
 /** A release whose requests meet these faults. */
 const releaseWith =
@@ -104,86 +102,77 @@ const releaseWith =
       return 0;
     });
 
-it.live("a failed ask's tokens are counted once, whatever happens to its release or turn", () =>
-  inEachPlace({
-    refused: releaseWith("refused", "refused", "refused"),
-    "response lost": releaseWith("response lost"),
-    "request lost": releaseWith("request lost"),
-    // The retried release overtakes the first.
-    "request late": releaseWith("request late"),
-    "turn lost": (turn, { faults, turns }) =>
-      Effect.gen(function* () {
-        if (isAlone(turn)) return 0;
-        yield* turns.release(turn);
-        faults.push("refused");
-        yield* turns.release(turn, key);
-        return key.tokens;
-      }),
-  }),
-);
-
-it.live("an answer's tokens are counted at most once if its append fails", () =>
-  inEachPlace({
-    "response lost": (turn, { faults, turns }) =>
-      Effect.gen(function* () {
-        faults.push("response lost");
-        assert.strictEqual((yield* Effect.flip(append(turns, turn)))._tag, "StorageUnavailable");
-        // As a failed ask does.
-        yield* turns.release(turn, key);
-        return key.tokens;
-      }),
-    "no append in time": (turn, { faults, turns }) =>
-      Effect.gen(function* () {
-        faults.push(...Array.from({ length: 20 }, () => "request lost" as const));
-        const deadline = yield* Clock.currentTimeMillis;
-        const appending = Effect.provideService(append(turns, turn), AskDeadline, deadline);
-        assert.strictEqual((yield* Effect.flip(appending))._tag, "StorageUnavailable");
-        faults.length = 0;
-        yield* turns.release(turn, key);
-        return isAlone(turn) ? 0 : key.tokens;
-      }),
-  }),
-);
-
-it.live("a release that waits too long for a lock fails, and its tokens are not counted", () =>
-  inSchema((sql, schema) =>
+inEachPlace("a failed ask's tokens are counted once, whatever happens to its release or turn", {
+  refused: releaseWith("refused", "refused", "refused"),
+  "response lost": releaseWith("response lost"),
+  "request lost": releaseWith("request lost"),
+  // The retried release overtakes the first.
+  "request late": releaseWith("request late"),
+  "turn lost": (turn, { faults, turns }) =>
     Effect.gen(function* () {
-      const { chatbot, turns } = yield* setUp(schema);
-      const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
-      const turn = yield* take(turns, chatbot, chatId);
-      const statement = "select from chat where chatbot_id = $1 for update";
-      const lock = yield* hold(sql, statement, [chatbot]);
-      const failure = yield* Effect.flip(turns.release(turn, key));
-      assert.strictEqual(failure._tag, "StorageUnavailable");
-      yield* lock.release;
-      assert.strictEqual((yield* turns.spending(chatbot, key.apiKeyId)).tokens, 0);
+      if (isAlone(turn)) return 0;
+      yield* turns.release(turn);
+      faults.push("refused");
+      yield* turns.release(turn, key);
+      return key.tokens;
     }),
-  ),
+});
+
+inEachPlace("an answer's tokens are counted at most once if its append fails", {
+  "response lost": (turn, { faults, turns }) =>
+    Effect.gen(function* () {
+      faults.push("response lost");
+      assert.strictEqual((yield* Effect.flip(append(turns, turn)))._tag, "StorageUnavailable");
+      // As a failed ask does.
+      yield* turns.release(turn, key);
+      return key.tokens;
+    }),
+  "no append in time": (turn, { faults, turns }) =>
+    Effect.gen(function* () {
+      faults.push(...Array.from({ length: 20 }, () => "request lost" as const));
+      const deadline = yield* Clock.currentTimeMillis;
+      const appending = Effect.provideService(append(turns, turn), AskDeadline, deadline);
+      assert.strictEqual((yield* Effect.flip(appending))._tag, "StorageUnavailable");
+      faults.length = 0;
+      yield* turns.release(turn, key);
+      return isAlone(turn) ? 0 : key.tokens;
+    }),
+});
+
+inSchema(
+  "a release that waits too long for a lock fails, and its tokens are not counted",
+  function* (sql, schema) {
+    const { chatbot, turns } = yield* setUp(schema);
+    const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
+    const turn = yield* take(turns, chatbot, chatId);
+    const statement = "select from chat where chatbot_id = $1 for update";
+    const lock = yield* hold(sql, statement, [chatbot]);
+    const failure = yield* Effect.flip(turns.release(turn, key));
+    assert.strictEqual(failure._tag, "StorageUnavailable");
+    yield* lock.release;
+    assert.strictEqual((yield* turns.spending(chatbot, key.apiKeyId)).tokens, 0);
+  },
 );
 
-it.live("what a key spent on earlier days is deleted when it spends again", () =>
-  inSchema((sql) =>
-    Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const turns = yield* TurnStore;
-      const spend = (apiKeyId: string) =>
-        Effect.flatMap(takeFree(chatbot, null), (turn) =>
-          turns.append(turn, { ...entry, apiKeyId, spentTokens: 7 }),
-        );
-      yield* Effect.forEach(["k", "other"], spend);
-      yield* sql`update key_spending set day = day - 1`;
-      yield* Effect.all([spend("k"), spend("k"), spend("new")], { concurrency: 3 });
-      const rows = yield* sql<{ key_id: string; tokens: bigint; age: number }>`
+inSchema("what a key spent on earlier days is deleted when it spends again", function* (sql) {
+  const chatbot = yield* registerChatbot;
+  const turns = yield* TurnStore;
+  const spend = (apiKeyId: string) =>
+    Effect.flatMap(takeFree(chatbot, null), (turn) =>
+      turns.append(turn, { ...entry, apiKeyId, spentTokens: 7 }),
+    );
+  yield* Effect.forEach(["k", "other"], spend);
+  yield* sql`update key_spending set day = day - 1`;
+  yield* Effect.all([spend("k"), spend("k"), spend("new")], { concurrency: 3 });
+  const rows = yield* sql<{ key_id: string; tokens: bigint; age: number }>`
         select key_id, tokens, (now() at time zone 'utc')::date - day as age
         from key_spending order by key_id`;
-      assert.deepStrictEqual(
-        rows.map(({ age, key_id, tokens }) => [key_id, Number(tokens), age]),
-        [
-          ["k", 14, 0],
-          ["new", 7, 0],
-          ["other", 7, 1],
-        ],
-      );
-    }),
-  ),
-);
+  assert.deepStrictEqual(
+    rows.map(({ age, key_id, tokens }) => [key_id, Number(tokens), age]),
+    [
+      ["k", 14, 0],
+      ["new", 7, 0],
+      ["other", 7, 1],
+    ],
+  );
+});
