@@ -6,20 +6,22 @@ import type { Passage } from "./Passage.ts";
 
 /** Bits of a posting that tell whether the word is in a heading above the passage, or in the document's title. */
 const [inHeading, inTitle] = [16, 32];
-/** How much a heading or title with the word counts; a text with the word many times over counts 2.2. */
-const headingScore = 2;
-/** The weights of words that begin like the question's word, like its first letters, or that differ by one slip. */
-const [prefixWeight, stemWeight, slipWeight] = [0.4, 0.3, 0.4];
+/** How much a title or heading with the word counts; a text with the word many times over counts 2.2. */
+const headScore = 1.5;
+/** The weight of words that differ from the question's word by one slip or, in proportion, in their endings. */
+const likeWeight = 0.5;
+/** What a passage gains from its document: parts of the scores of its first and of its best other passage. */
+const [firstPart, otherPart] = [0.5, 0.5];
 const maxResults = 50;
 /** The most passages that one question looks at; its rarest words come first. */
-const maxVisits = 4_000;
+const maxVisits = 3_000;
 
 /** Words with fewer letters count less, because most of them say nothing about the topic: "how", "ich", "les". */
 const topicLength = 5;
 
-/** Scripts without spaces between words: pairs of neighbouring characters stand for words. */
+/** Scripts without spaces between words, and Korean with its particles: pairs of characters stand for words. */
 const spaceless =
-  /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+/g;
+  /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+/g;
 
 /** Returns the words of a text without case and accents. */
 export const wordsOf = (text: string): ReadonlyArray<string> => {
@@ -44,9 +46,12 @@ export const wordsOf = (text: string): ReadonlyArray<string> => {
 export class SearchIndex {
   /** For each word, the passages with it, as `passage * 64 + fields + count`. A count is at most 15. */
   private readonly postings = new Map<string, Array<number>>();
-  /** The words by their first two letters. */
+  /** The words by their first three letters. */
   private readonly byStart = new Map<string, Array<string>>();
   private readonly lengths: Array<number> = [];
+  /** For each passage, the first one of its document. */
+  private readonly firsts: Array<number> = [];
+  private lastSource = "";
   private totalLength = 0;
   /** Scratch space of a search, one number for each passage; all are 0 between searches. */
   private scores = new Float32Array(0);
@@ -54,9 +59,12 @@ export class SearchIndex {
   private counts = this.scores;
   private heads = this.scores;
 
-  add({ headings, text, title }: Passage): void {
+  /** Adds a passage; the passages of a document follow each other. */
+  add({ headings, source, text, title }: Passage): void {
     const id = this.lengths.length;
     const words = wordsOf(text);
+    this.firsts.push(id > 0 && source === this.lastSource ? this.firsts[id - 1]! : id);
+    this.lastSource = source;
     this.lengths.push(words.length);
     this.totalLength += words.length;
     for (const word of words) this.count(word, id, 1);
@@ -68,7 +76,7 @@ export class SearchIndex {
     const list = this.postings.get(word);
     if (list === undefined) {
       this.postings.set(word, [id * 64 + part]);
-      const start = word.slice(0, 2);
+      const start = word.slice(0, 3);
       const words = this.byStart.get(start);
       if (words === undefined) this.byStart.set(start, [word]);
       else words.push(word);
@@ -83,19 +91,19 @@ export class SearchIndex {
   /** Returns the words in the index that a word of a question stands for, with their weights. */
   private variantsOf(word: string): ReadonlyMap<string, number> {
     const variants = new Map<string, number>();
-    const stem = word.slice(0, Math.max(4, Math.ceil(word.length * 0.7)));
-    if (word.length >= 3) {
-      for (const other of this.byStart.get(word.slice(0, 2)) ?? []) {
-        if (other.startsWith(word)) variants.set(other, prefixWeight);
-        else if (other.startsWith(stem) || (other.length >= 4 && word.startsWith(other)))
-          variants.set(other, stemWeight);
-      }
+    for (const other of this.byStart.get(word.slice(0, 3)) ?? []) {
+      let same = 0;
+      while (same < word.length && word[same] === other[same]) same++;
+      const likeness = (2 * same) / (word.length + other.length);
+      // "key" is like "keys", but not like "keyboard".
+      if (same >= (likeness > 0.8 ? 3 : 4) && likeness >= 0.55)
+        variants.set(other, likeWeight * likeness);
     }
     if (this.postings.has(word)) variants.set(word, 1);
     else if (word.length >= 4) {
       for (const [start, words] of this.byStart) {
         if (start[0] !== word[0]) continue;
-        for (const other of words) if (isSlip(word, other)) variants.set(other, slipWeight);
+        for (const other of words) if (isSlip(word, other)) variants.set(other, likeWeight);
       }
     }
     return variants;
@@ -126,7 +134,7 @@ export class SearchIndex {
       for (const name of ["scores", "shares", "counts", "heads"] as const)
         this[name] = new Float32Array(size);
     }
-    const { counts, heads, lengths, scores, shares } = this;
+    const { counts, firsts, heads, lengths, scores, shares } = this;
     const matches: Array<number> = [];
     const average = this.totalLength / size;
     let room = maxVisits;
@@ -141,7 +149,7 @@ export class SearchIndex {
           counts[id]! += (posting & 15) * weight;
           if (posting < id * 64 + inHeading) continue;
           const fields = (posting & inHeading ? 1 : 0) + (posting & inTitle ? 1 : 0);
-          const head = weight * fields * headingScore;
+          const head = weight * fields * headScore;
           if (head > heads[id]!) heads[id] = head;
         }
       }
@@ -154,17 +162,27 @@ export class SearchIndex {
         heads[id] = counts[id] = 0;
       }
     }
+    // From here on, counts and heads hold the scores of each document's best and next best passage.
+    for (const id of matches) {
+      scores[id]! *= Math.sqrt(shares[id]!);
+      const [score, first] = [scores[id]!, firsts[id]!];
+      if (score > counts[first]!) [counts[first], heads[first]] = [score, counts[first]!];
+      else if (score > heads[first]!) heads[first] = score;
+    }
     // Sorting all passages would take longer than finding them.
     const best: Array<{ readonly id: number; readonly score: number }> = [];
     for (const id of matches) {
-      const score = scores[id]! * Math.sqrt(shares[id]!);
-      scores[id] = shares[id] = 0;
+      const [own, first] = [scores[id]!, firsts[id]!];
+      const other = own === counts[first] ? heads[first]! : counts[first]!;
+      const score = own + firstPart * scores[first]! + otherPart * other;
       if (best.length === maxResults && score <= best[maxResults - 1]!.score) continue;
       let at = best.length;
       while (at > 0 && best[at - 1]!.score < score) at--;
       best.splice(at, 0, { id, score });
       if (best.length > maxResults) best.pop();
     }
+    for (const id of matches)
+      scores[id] = shares[id] = counts[firsts[id]!] = heads[firsts[id]!] = 0;
     return best;
   }
 }

@@ -182,9 +182,10 @@ it.effect(
 it.effect("a search finds words in languages with other letters, or without spaces", () =>
   Effect.gen(function* () {
     const document =
-      "# 退款\n收到商品后七天内可以申请退款。\n# Стоимость\nДоставка бесплатна.\n# Straße\nHausnummer";
+      "# 退款\n收到商品后七天内可以申请退款。\n# 계정\n암호를 변경합니다.\n# Стоимость\nДоставка бесплатна.\n# Straße\nHausnummer";
     for (const [question, heading] of [
       ["怎么申请退款？", "退款"],
+      ["암호는 어떻게 바꾸나요?", "계정"],
       ["сколько стоит доставка", "Стоимость"],
       ["STRASSE", "Straße"],
     ] as const) {
