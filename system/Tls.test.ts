@@ -2,7 +2,8 @@
  * Connections to PostgreSQL are encrypted and verified as libpq would do it, here with the test's own authority.
  */
 import { assert, layer } from "@effect/vitest";
-import { inspectPostgres, securityOf } from "@parley/store-pg";
+import { ChatbotRegistry } from "@parley/core/ports";
+import { inspectPostgres, layerPostgres, securityOf } from "@parley/store-pg";
 import { Context, Effect, Layer, Redacted, Schedule } from "effect";
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
@@ -44,6 +45,7 @@ class Server extends Context.Service<
       ssl: "on" | "off",
       allowed: "host" | "hostssl" | "hostnossl",
     ) => Effect.Effect<void>;
+    readonly disconnectAll: Effect.Effect<unknown>;
   }
 >()("test/Server") {
   static readonly layer = Layer.effect(
@@ -92,6 +94,9 @@ class Server extends Context.Service<
             schedule: Schedule.spaced("10 millis"),
           });
         }),
+        disconnectAll: query(
+          "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'parley'",
+        ),
       });
     }),
   );
@@ -173,6 +178,28 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
       }
       const verified = `sslmode=require&sslrootcert=${join(directory, "authority.pem")}`;
       assert.include(yield* connect(verified, "localhost"), "no pg_hba.conf entry");
+    }),
+  );
+
+  it.effect("reconnecting works after the server turns TLS off, requires it or forbids it", () =>
+    Effect.gen(function* () {
+      const { address, configure, disconnectAll } = yield* Server;
+      yield* configure("on", "host");
+      const url = address("");
+      yield* Effect.gen(function* () {
+        const registry = yield* ChatbotRegistry;
+        assert.strictEqual(securityOf(url), "unverified TLS");
+        for (const [ssl, allowed, security] of [
+          ["off", "host", "plain text"],
+          ["on", "hostssl", "unverified TLS"],
+          ["on", "hostnossl", "plain text"],
+        ] as const) {
+          yield* configure(ssl, allowed);
+          yield* disconnectAll;
+          yield* Effect.retry(registry.list, { times: 5, schedule: Schedule.spaced("100 millis") });
+          assert.strictEqual(securityOf(url), security);
+        }
+      }).pipe(Effect.provide(layerPostgres({ url })));
     }),
   );
 });
