@@ -567,7 +567,8 @@ it("the widget says nothing after a script has removed it", () =>
     await page.clock.install();
     await button(page).click();
     await page.getByText("Loading the chat…").waitFor();
-    await page.clock.fastForward(500);
+    // The widget waits for the window once the frame has loaded, which no clock hastens.
+    await page.waitForTimeout(500);
     await page.evaluate("parley.destroy()");
     await page.clock.fastForward(4500);
     expect(warnings).toEqual([]);
@@ -620,18 +621,15 @@ it("an answer for which nothing was found leads to the owner's contact, but neve
   // Without a model, documents answer.
   const other = await launchShop([key], [shop.originOf()], { PARLEY_PAGES: "false" });
   try {
-    for (const [contact, addresses] of [
-      ["https://shop.example/contact", ["https://shop.example/contact"]],
-      ["javascript:alert(1)", []],
-    ] as const) {
+    const contacts = ["https://shop.example/contact", "mailto:a@shop.example", "tel:+49301234567"];
+    for (const contact of [...contacts, "javascript:alert(1)"]) {
       const attributes = `data-contact="${contact}"`;
       await visit({ server: other.origin, attributes, lang: "de" }, async (page) => {
         await button(page).click();
         await answerTo(page, "Xyzzy?");
         const links = await frame(page).getByRole("link", { name: "Kontakt aufnehmen" }).all();
-        expect(await Promise.all(links.map((link) => link.getAttribute("href")))).toEqual(
-          addresses,
-        );
+        const addresses = await Promise.all(links.map((link) => link.getAttribute("href")));
+        expect(addresses).toEqual(contacts.includes(contact) ? [contact] : []);
       });
     }
   } finally {
