@@ -120,20 +120,17 @@ export const settle = (sql: SqlClient.SqlClient) =>
   );
 
 /**
- * Creates a schema with this many rows, unless it is already filled. Recreates the indexes after inserting the rows,
- * and then erases one chat in `erased`.
+ * Creates a schema with this many rows, unless it is already filled. Recreates the indexes after inserting the rows.
  */
 export const fillSchema = ({
   chats,
   entries,
-  erased,
   schema,
   url,
 }: PostgresOptions & {
   readonly schema: string;
   readonly chats: number;
   readonly entries: number;
-  readonly erased?: number | undefined;
 }) =>
   Effect.gen(function* () {
     yield* migratePostgres({ url, schema });
@@ -152,6 +149,5 @@ export const fillSchema = ({
     yield* fillChats(sql, filledChatbot, chats);
     yield* fillEntries(sql, filledChatbot, entries);
     for (const { definition } of indexes) yield* sql.unsafe(definition);
-    if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
   }).pipe(Effect.scoped);
