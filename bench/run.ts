@@ -49,8 +49,8 @@ const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const only = new RegExp(options.only);
 
-const usual = against === undefined ? "floor,fastify,care,parley,file" : "against,parley";
-const serverNames = new Set((options.servers ?? usual).split(","));
+const defaultNames = against === undefined ? "floor,fastify,care,parley,file" : "against,parley";
+const serverNames = new Set((options.servers ?? defaultNames).split(","));
 if (options.mastra) serverNames.add("mastra");
 
 const checkOptions = (): void => {

@@ -1,7 +1,7 @@
 /**
  * SQLite and PostgreSQL give the same results for random commands as the memory store. `PARLEY_RANDOM_COMMANDS` sets
- * roughly how many commands run, a twentieth of them on PostgreSQL, which takes several times as long. `PARLEY_RANDOM_SEED`
- * sets which.
+ * roughly how many commands run, a twentieth of them on PostgreSQL, which takes several times as long.
+ * `PARLEY_RANDOM_SEED` sets which.
  */
 import { layer } from "@effect/vitest";
 import { storeUnderTest } from "@parley/core/testing";

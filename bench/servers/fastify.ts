@@ -1,6 +1,7 @@
 /**
  * The baseline: the interface as one would write it by hand with Fastify and `pg`, with request and response schemas,
- * prepared statements, and one round trip where one is enough; errors have Fastify's own shapes. With a model, it uses the AI SDK's `streamText`.
+ * prepared statements, and one round trip where one is enough; errors have Fastify's own shapes. With a model, it uses
+ * the AI SDK's `streamText`.
  *
  * Environment: DATABASE_URL; PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts`
  * answers; and CARE=1, which batches writes as Parley does (see `inBatches` and `BatchedResponse`).

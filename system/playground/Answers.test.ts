@@ -150,7 +150,8 @@ describe("an answer", () => {
       async (page) => {
         const height = await page.locator(".scroller").evaluate((box) => box.clientHeight);
         expect(height).toBeGreaterThan(120);
-      }, // 1280 by 1024 at 400%
+      },
+      // 1280 by 1024 at 400%
       { viewport: { width: 320, height: 256 } },
     ));
 
