@@ -229,6 +229,11 @@ export const startCluster = async () => {
       const response = await patroni(await leader(), "/cluster");
       return ((await response.json()) as { readonly members: ReadonlyArray<Member> }).members;
     };
+    /** The machine that a commit waits for; `undefined` if there is none. */
+    const synchronousStandby = async () => {
+      const standby = (await members()).find(({ role }) => role === "sync_standby");
+      return machines.find(({ name }) => name === standby?.name);
+    };
     let synchronous = true;
     /** Waits until two machines follow the leader, one of them synchronously if the cluster is synchronous. */
     const whole = () =>
@@ -268,6 +273,7 @@ export const startCluster = async () => {
       url: urlOf("parley", proxyHost, "parley"),
       superuserUrl: urlOf("postgres", proxyHost, "parley"),
       leader,
+      synchronousStandby,
       whole,
       setSynchronous: async (on: boolean) => {
         synchronous = on;

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startService } from "../../faults/Harness.ts";
 import { underTraffic } from "../../faults/Rounds.ts";
 import { Traffic } from "../../faults/Traffic.ts";
-import { startCluster, type Cluster, type Machine } from "./Cluster.ts";
+import { startCluster, until, type Cluster, type Machine } from "./Cluster.ts";
 
 const rounds = Number(process.env["PARLEY_FAILOVER_ROUNDS"] ?? 3);
 
@@ -83,30 +83,24 @@ const failOver = async (leader: Machine, { strike }: Fault) => {
   return Math.round(performance.now() - began);
 };
 
-test.for(cases)(
-  "in synchronous mode, round %i: no acknowledged write is lost or duplicated when the leader %s, and the servers recover within five seconds of Patroni",
-  { timeout: 300_000 },
-  async ([, what, fault]) => {
+describe("in synchronous mode no acknowledged write is lost or duplicated, asks in a chat still take turns, and the servers recover within five seconds of Patroni", () => {
+  const play = async (
+    what: string,
+    strike: () => Promise<{ readonly patroni: number; readonly heal: () => void | Promise<void> }>,
+  ) => {
     const service = await startServers();
     const backends = watchBackends();
-    let leader: Machine;
-    let patroni = 0;
+    let struck: Awaited<ReturnType<typeof strike>>;
     const { summary, violations } = await underTraffic(
       service,
       [
-        [
-          "strike",
-          async () => {
-            leader = await cluster.leader();
-            patroni = await failOver(leader, fault);
-          },
-        ],
+        ["strike", async () => (struck = await strike())],
         [
           "return",
           async ({ ledger }) => {
             // No failure of a request that is sent from here on is excused.
             ledger.weather = { calm: true };
-            await fault.heal(leader);
+            await struck.heal();
             await sleep(3000);
             await cluster.whole();
           },
@@ -117,11 +111,11 @@ test.for(cases)(
     const { acknowledged, metFault, recovery } = summary;
     const most = backends.end();
     report.push({
-      what: `the leader ${what}`,
+      what,
       acknowledged,
       metFault,
       lost: violations.length,
-      "Patroni, s": patroni / 1000,
+      "Patroni, s": struck!.patroni / 1000,
       "and back, s": recovery["strike"]! / 1000,
       backends: most,
     });
@@ -129,8 +123,37 @@ test.for(cases)(
     expect(metFault).toBeGreaterThan(0);
     expect(recovery["strike"]).toBeLessThan(5000);
     expect(most).toBeLessThanOrEqual(2 * connections);
-  },
-);
+  };
+
+  test.for(cases)(
+    "round %i: no acknowledged write is lost or duplicated when the leader %s",
+    { timeout: 300_000 },
+    ([, what, fault]) =>
+      play(`the leader ${what}`, async () => {
+        const leader = await cluster.leader();
+        return { patroni: await failOver(leader, fault), heal: () => fault.heal(leader) };
+      }),
+  );
+
+  test.for(Object.entries(faults))(
+    "no acknowledged write is lost or duplicated when the synchronous standby %s",
+    { timeout: 300_000 },
+    ([what, fault]) =>
+      play(`the standby ${what}`, async () => {
+        const standby = (await cluster.synchronousStandby())!;
+        const began = performance.now();
+        await fault.strike(standby);
+        await until("The choice of another standby", async () => {
+          const next = await cluster.synchronousStandby();
+          return next !== undefined && next !== standby ? next : undefined;
+        });
+        return {
+          patroni: Math.round(performance.now() - began),
+          heal: () => fault.heal(standby),
+        };
+      }),
+  );
+});
 
 describe("in asynchronous mode writes can be lost, but no id is reused for another row", () => {
   beforeAll(() => cluster.setSynchronous(false), 180_000);

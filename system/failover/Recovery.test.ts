@@ -59,7 +59,9 @@ const expectNewIds = (
 
 test(
   "an upgrade from PostgreSQL 15 to 18 by logical replication keeps every row and reuses no id",
-  { timeout: 240_000 },
+  {
+    timeout: 240_000,
+  },
   async () => {
     const steps = recipe("### A new version of PostgreSQL").replaceAll(/^ {3}/gm, "");
     const [publish, subscribe] = fencesOf(steps)
@@ -120,7 +122,9 @@ test(
 
 test(
   "a point-in-time restore brings back the rows of that time, and reuses no id assigned since",
-  { timeout: 300_000 },
+  {
+    timeout: 300_000,
+  },
   async () => {
     const leader = await cluster.leader();
     await leader.run(

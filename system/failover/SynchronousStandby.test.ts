@@ -7,7 +7,9 @@ import { run } from "./Cluster.ts";
 
 test(
   "an answer that has not reached the synchronous standby is withheld even from a retry",
-  { timeout: 60_000 },
+  {
+    timeout: 60_000,
+  },
   async () => {
     const superuser = inject("roleUrls").superuser;
     /** Makes commits wait for a standby with that name, or for none if the name is empty. */
