@@ -33,7 +33,7 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["NOT_ONE_PER_FIELD", "The number of values differs from the number of fields in `orderBy`."],
   ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
   ["NOT_GOOD_OR_BAD", "The value is neither `good` nor `bad` nor `null`."],
-  ["AUTHOR_NOT_A_NAME", "The `author` is not a string of 1 to 60 characters, or is blank."],
+  ["AUTHOR_INVALID", "The `author` is not a string of at most 60 characters, without NUL."],
   ["METADATA_NOT_OBJECT", "The value is not a JSON object."],
   ["METADATA_TOO_LARGE", "The object is larger than 16 KiB."],
   [

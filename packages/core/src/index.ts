@@ -50,7 +50,7 @@ export {
   type Feedback,
   type Metadata,
 } from "./model/Entry.ts";
-export { isAuthor, postMetadataProblem, PostMetadata } from "./model/Metadata.ts";
+export { postMetadataProblem, PostMetadata } from "./model/Metadata.ts";
 export { ChatbotId, ChatId } from "./model/Ids.ts";
 export type { AskError } from "./model/Errors.ts";
 export { IdempotencyKeyText } from "./model/IdempotencyKey.ts";

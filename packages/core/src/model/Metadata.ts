@@ -3,7 +3,7 @@
  */
 import { Schema } from "effect";
 import type { Metadata } from "./Entry.ts";
-import { isBlank, UserRef } from "./Text.ts";
+import { UserRef } from "./Text.ts";
 
 /** The maximum size of an entry's metadata, as JSON text in UTF-8. */
 const metadataBytes = 16 * 1024;
@@ -45,17 +45,14 @@ export const metadataProblem = (value: unknown): string | null => {
   return length > metadataBytes ? `has more than ${metadataBytes} bytes as JSON` : null;
 };
 
-/** The name of a person who wrote an entry: 1 to 60 code points, not blank. */
-export const isAuthor = (value: unknown): boolean => Schema.is(UserRef)(value) && !isBlank(value);
-
-/** Like {@link metadataProblem}, for an entry that a client posts, whose `author` must be a name. */
+/** Like {@link metadataProblem}, for an entry that a client posts, whose `author` is a string of at most 60 code points. */
 export const postMetadataProblem = (value: unknown): string | null => {
   const problem = metadataProblem(value);
   if (problem !== null) return problem;
   const { author } = value as Metadata;
-  return author === undefined || isAuthor(author)
+  return author === undefined || Schema.is(UserRef)(author)
     ? null
-    : "has an `author` that is not 1 to 60 characters";
+    : "has an `author` that is not a string of at most 60 characters";
 };
 
 /** The metadata of an entry. */

@@ -64,13 +64,13 @@ const metadataCheck = (problem: string, kind: RegExp) =>
 export const PostEntryBody = Schema.Struct({
   text: PostText.annotate({ description: "What the entry says" }),
   metadata: optional(
-    "A JSON object of at most 16 KiB and 100 levels to keep with the entry. An `author` of 1 to 60 characters marks an " +
+    "A JSON object of at most 16 KiB and 100 levels to keep with the entry. An `author` of at most 60 characters marks an " +
       "entry that a person wrote.",
     Schema.Unknown.check(
       metadataCheck("NOT_OBJECT", /^is not/),
       metadataCheck("TOO_LARGE", /^has more/),
       metadataCheck("NOT_STORABLE", /^contains/),
-      metadataCheck("AUTHOR_NOT_A_NAME", /^has an `author`/),
+      metadataCheck("AUTHOR_INVALID", /^has an `author`/),
     ),
   ),
 }).annotate({

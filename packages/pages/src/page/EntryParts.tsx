@@ -12,7 +12,7 @@ import { translate } from "./words.ts";
 /** Marks an entry that a person wrote, and any other entry that answers no question. */
 export const Byline = (entry: Entry) => {
   const author = entry.metadata?.["author"];
-  if (typeof author !== "string") {
+  if (typeof author !== "string" || author.trim() === "") {
     // Visitors take a greeting for what it is.
     return hasQuestion(entry) || !session.toFacts ? null : (
       <p class="quiet">{translate("Message without a question")}</p>

@@ -5,11 +5,12 @@ import {
   Asking,
   ChatId,
   Administration,
-  isAuthor,
+  isBlank,
   type Metadata,
   decodeArchive,
   entryIncludes,
   PostMetadata,
+  UserRef,
   encodeArchive,
   defaultEntryQuery,
   defaultChatQuery,
@@ -189,7 +190,7 @@ const post = makeCommand("post", {
     ),
     author: Flag.String("author").pipe(
       Flag.filter(
-        (author) => isAuthor(author),
+        (author) => Schema.is(UserRef)(author) && !isBlank(author),
         () => "Expected 1 to 60 characters",
       ),
       Flag.optional,
@@ -199,7 +200,7 @@ const post = makeCommand("post", {
       Flag.filterMap(
         Schema.decodeUnknownOption(Schema.fromJsonString(PostMetadata)),
         () =>
-          "Expected a JSON object of at most 16 KiB with an author of 1 to 60 characters, if any",
+          "Expected a JSON object of at most 16 KiB with an author of at most 60 characters, if any",
       ),
       Flag.optional,
       Flag.withDescription("Metadata of the entry, as a JSON object"),

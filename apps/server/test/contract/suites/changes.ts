@@ -196,6 +196,7 @@ export const changes = (server: Server): void => {
       ["😀".repeat(10_000), { b: 1, a: { d: [], c: "é".repeat(8_174) } }],
       ["t", { a: JSON.parse("[".repeat(99) + "]".repeat(99)) }],
       ["t", {}],
+      ["t", { author: "😀".repeat(60) }],
       ["t", null],
       ["t", undefined],
     ] as const) {

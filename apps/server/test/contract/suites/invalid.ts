@@ -159,7 +159,7 @@ export const invalid = (server: Server): void => {
           ]),
         ),
         [{ text: "t", metadata: { a: "é".repeat(8_189) } }, "metadata"],
-        ...[1, null, " ", "é".repeat(61)].map((author): Row => [
+        ...[1, null, "é".repeat(61)].map((author): Row => [
           { text: "t", metadata: { author } },
           "metadata",
         ]),
