@@ -23,7 +23,7 @@ export interface Load {
 }
 
 /** The outcomes of one kind of request. */
-export interface Tally {
+interface Tally {
   sent: number;
   /** Answered as expected. */
   ok: number;

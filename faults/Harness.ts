@@ -47,7 +47,7 @@ const until = async <A>(what: string, look: () => Promise<A | null> | A | null):
   throw new Error(`${what} took longer than ${patience} ms.`);
 };
 
-/** A child process; `exit` resolves with its exit code, or with `null` if a signal ended it. */
+/** A child process; `exit` resolves with its exit code, or with the signal that ended it. */
 const launch = (
   args: ReadonlyArray<string>,
   settings: NodeJS.ProcessEnv,
@@ -59,11 +59,14 @@ const launch = (
   const stopAtExit = () => run.child.kill("SIGINT");
   process.once("exit", stopAtExit);
   let hasEnded = false;
-  void run.exit.then(() => {
+  // Not `close`: after a kill, PostgreSQL's other processes have the output open for a moment.
+  const exit = once(run.child, "exit").then(([code, signal]) => {
     process.removeListener("exit", stopAtExit);
     hasEnded = true;
+    return (signal ?? code) as number | NodeJS.Signals;
   });
-  return { ...run, isRunning: () => !hasEnded, log: () => run.output.stdout + run.output.stderr };
+  const log = () => run.output.stdout + run.output.stderr;
+  return { ...run, exit, isRunning: () => !hasEnded, log };
 };
 
 type Launch = ReturnType<typeof launch>;

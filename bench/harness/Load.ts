@@ -53,7 +53,7 @@ export interface Measurement {
 
 export type Reply = Measurement | { readonly failure: string };
 
-export type Measure = (load: Load) => Promise<Measurement>;
+type Measure = (load: Load) => Promise<Measurement>;
 
 /** Starts a generator, which makes one measurement at a time. */
 export const startGenerator = (): Measure => {

@@ -5,7 +5,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
-export const modelChunks = 100;
+const modelChunks = 100;
 export const modelMillis = 10;
 
 const event = (choices: ReadonlyArray<object>, usage: object | null = null) =>

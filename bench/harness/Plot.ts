@@ -63,12 +63,12 @@ const stepOf = (most: number): number => {
 const number = (value: number): string =>
   value.toLocaleString("en-US", { maximumSignificantDigits: value < 100 ? 2 : 3 });
 
-export interface Bar {
+interface Bar {
   readonly name: string;
   readonly parts: readonly [number, number];
 }
 
-export interface BarGroup {
+interface BarGroup {
   readonly label: string;
   readonly bars: ReadonlyArray<Bar>;
 }

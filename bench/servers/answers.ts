@@ -16,8 +16,8 @@ export const documentsQuestion = "How do I back up the database?";
 
 /** The question that is answered in pieces, a few milliseconds apart. */
 export const pacedQuestion = "What does the benchmark say piece by piece?";
-export const pacedPieces = 200;
-export const pacedMillis = 5;
+const pacedPieces = 200;
+const pacedMillis = 5;
 
 export async function* answer(question: string): AsyncGenerator<string> {
   if (question !== pacedQuestion) return yield instantAnswer;
