@@ -317,20 +317,26 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     }
   }),
 
-  check("erasing a user ends the user's asks in new chats, and nobody else's", function* () {
+  check("an erasure ends the asks of its visitors in new chats, and nobody else's", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const archive = yield* ChatArchive;
     const turns = yield* TurnStore;
-    const keys = ["u", "xu", "v"].map((userRef) => keyOf(`key\n${userRef}`));
+    const keys = ["key\nu", "key\nxu", "key\nv", "key"].map((key) => keyOf(key));
     for (const key of keys) yield* takeTurn(chatbot, null, key);
-    const erasures = [{ _tag: "Chat", id } as const, { _tag: "UserRef", userRef: "u" } as const];
-    for (const [count, which] of erasures.entries()) {
+    const [held, taken] = ["Held", "TurnTaken"];
+    for (const [which, tags] of [
+      [{ _tag: "Chat", id }, [held, held, held, held]],
+      [{ _tag: "UserRef", userRef: "u" }, [taken, held, held, held]],
+      [{ _tag: "IdleSince", limit: longAgo }, [held, held, held, held]],
+      [{ _tag: "IdleSince", limit: future }, [taken, taken, taken, held]],
+      [{ _tag: "All" }, [taken, taken, taken, held]],
+    ] as const) {
       yield* archive.erase(chatbot, which, actor);
-      const tags = yield* Effect.forEach(keys, (key) =>
+      const next = yield* Effect.forEach(keys, (key) =>
         Effect.map(turns.take(chatbot, null, key), ({ _tag }) => _tag),
       );
-      yield* same("the turns", tags, [count === 0 ? "Held" : "TurnTaken", "Held", "Held"]);
+      yield* same(`the turns after an erasure of ${which._tag}`, next, tags);
     }
   }),
 
