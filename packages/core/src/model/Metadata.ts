@@ -55,12 +55,13 @@ export const postMetadataProblem = (value: unknown): string | null => {
     : "has an `author` that is not a string of at most 60 characters";
 };
 
+const objectWithout = (problemOf: (value: unknown) => string | null) =>
+  Schema.declare((_): _ is Metadata => true).check(
+    Schema.makeFilter<Metadata>((value) => problemOf(value) ?? true),
+  );
+
 /** The metadata of an entry. */
-export const MetadataObject = Schema.declare((_): _ is Metadata => true).check(
-  Schema.makeFilter<Metadata>((value) => metadataProblem(value) ?? true),
-);
+export const MetadataObject = objectWithout(metadataProblem);
 
 /** The metadata of a posted entry. */
-export const PostMetadata = Schema.declare((_): _ is Metadata => true).check(
-  Schema.makeFilter<Metadata>((value) => postMetadataProblem(value) ?? true),
-);
+export const PostMetadata = objectWithout(postMetadataProblem);
