@@ -1,11 +1,11 @@
 /**
  * What a server prints when it starts: the addresses and the first key for people, and a line for the log.
  */
-import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Path, Redacted } from "effect";
 import { join } from "node:path";
 import { command } from "./cli/CommandErrors.ts";
 import { details, type Cell } from "./cli/Output.ts";
+import { loadPostgres } from "./layers/Postgres.ts";
 import { makeFolder } from "./layers/StoreLayer.ts";
 import { Settings } from "./Settings.ts";
 import { version } from "./Version.ts";
@@ -50,7 +50,7 @@ export const announceStart = Effect.fnUntraced(function* (
   firstKey: Redacted.Redacted | null,
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
-  const security = store === "postgres" ? securityOf(databaseUrl!) : null;
+  const security = store === "postgres" ? (yield* loadPostgres).securityOf(databaseUrl!) : null;
   const models = llms.map(({ options, provider }) => `${options.model} at ${provider}`).join(", ");
   if (firstKey !== null && !process.stdout.isTTY) yield* writeKey(firstKey);
   if (process.stdout.isTTY) {

@@ -4,7 +4,6 @@
  * the meaning of each setting stand here alone.
  */
 import { describeSchemaError } from "@parley/core";
-import { transportOf } from "@parley/store-pg";
 import {
   Config,
   ConfigProvider,
@@ -17,6 +16,7 @@ import {
   Schema,
 } from "effect";
 import { parseNetworks } from "./http/ClientAddress.ts";
+import { loadPostgres } from "./layers/Postgres.ts";
 import {
   ignoredTelemetry,
   ignoredVariables,
@@ -292,7 +292,7 @@ const read = Effect.gen(function* () {
     moderation: { ...values.moderation, endpoint },
   };
   const { moderation, store } = settings;
-  const transport = databaseUrl && transportOf(databaseUrl);
+  const transport = databaseUrl && (yield* loadPostgres).transportOf(databaseUrl);
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
   const mistakes = [
     (general.startsWith(answers) || answers.startsWith(general)) &&

@@ -3,10 +3,10 @@
  */
 import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
-import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
+import { loadPostgres } from "../layers/Postgres.ts";
 import { type AnyStore, databaseFile, layerFile, postgresOptions } from "../layers/StoreLayer.ts";
 import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
@@ -54,7 +54,7 @@ const openDatabase = Effect.gen(function* () {
   // Older servers may still rely on the current tables, so only a server's start and `parley migrate` change them.
   if ((yield* requireDatabase) === "sqlite")
     return (yield* layerFile({ migrates: false })) as AnyStore;
-  const options = yield* databaseOptions;
+  const [{ layerPostgres, pendingSql }, options] = [yield* loadPostgres, yield* databaseOptions];
   if ((yield* pendingSql(options)) !== "") {
     return yield* noDatabase('The database schema is out of date: run "parley migrate" first.');
   }

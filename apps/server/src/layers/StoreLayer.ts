@@ -3,12 +3,13 @@
  */
 import { StorageUnavailable, type StorePorts } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
-import { layerPostgres, type PostgresOptions, type PostgresUnusable } from "@parley/store-pg";
+import type { PostgresOptions, PostgresUnusable } from "@parley/store-pg";
 import { layerSqlite } from "@parley/store-sqlite";
 import { Effect, Layer, Redacted } from "effect";
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Settings } from "../Settings.ts";
+import { loadPostgres } from "./Postgres.ts";
 import { readVariable } from "../Variables.ts";
 
 /** Loads `node:sqlite` without the warning that Node 22 prints about it. */
@@ -92,7 +93,7 @@ export const layerStore = Layer.unwrap(
       store === "memory"
         ? layerMemory
         : store === "postgres"
-          ? layerPostgres(yield* postgresOptions)
+          ? (yield* loadPostgres).layerPostgres(yield* postgresOptions)
           : yield* layerFile();
     return layer;
   }),

@@ -3,8 +3,8 @@
  */
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
-import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Redacted, Result } from "effect";
+import { loadPostgres } from "../../layers/Postgres.ts";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
 import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
@@ -47,6 +47,7 @@ const checkDatabase = Effect.gen(function* () {
     return report(["ok", message]);
   }
   if (store === "sqlite") return yield* describeFile;
+  const { inspectPostgres } = yield* loadPostgres;
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
   const warningsHint =

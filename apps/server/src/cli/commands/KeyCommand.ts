@@ -17,7 +17,6 @@ import {
   visitorDefaults,
 } from "@parley/core";
 import { ArgumentInvalid, exportDetail, KeyNotFound } from "@parley/core/ports";
-import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
@@ -399,6 +398,8 @@ const token = makeCommand("token", {
         hint: '"parley key list" lists all keys, and "parley key create --visitors" creates one.',
       });
     }
+    // Loaded only here, because most commands need nothing of HTTP.
+    const { longestLife, signVisitorToken } = yield* Effect.promise(() => import("@parley/http"));
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
     if (expiry === null || expiry.getTime() - now.getTime() > 1000 * longestLife)
       return yield* usageError(

@@ -1,6 +1,6 @@
-import { migratePostgres, pendingSql } from "@parley/store-pg";
 import { inspectSqlite } from "@parley/store-sqlite";
 import { Effect, Layer } from "effect";
+import { loadPostgres } from "../../layers/Postgres.ts";
 import { databaseFile, layerFile, makeDataDir } from "../../layers/StoreLayer.ts";
 import { databaseExists, databaseOptions, requireDatabase, requireStore } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
@@ -19,13 +19,13 @@ export const migrate = makeCommand("migrate", {
       const options = yield* databaseOptions;
       const file = inspectSqlite(yield* databaseFile);
       const sql = !isFile
-        ? yield* pendingSql(options)
+        ? yield* (yield* loadPostgres).pendingSql(options)
         : (yield* databaseExists)
           ? (yield* file).pendingSql
           : "new";
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
       if (isFile) yield* Effect.andThen(makeDataDir, Layer.build(yield* layerFile()));
-      else yield* migratePostgres(options);
+      else yield* (yield* loadPostgres).migratePostgres(options);
       yield* write(`The schema ${sql === "" ? "was already" : "is now"} up to date.\n`);
     },
     Effect.scoped,
