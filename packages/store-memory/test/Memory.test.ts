@@ -55,24 +55,6 @@ it.effect("erasing a user leaves none of the user's text in memory", () => {
   }).pipe(Effect.provide(layerMemoryOf(memory)));
 });
 
-it.effect("a request with an idempotency key deletes those that are a day old", () => {
-  const memory = makeMemory();
-  return Effect.gen(function* () {
-    const chatbot = yield* registerChatbot;
-    const { createChat } = yield* ChatStore;
-    const { take } = yield* TurnStore;
-    const keyOf = (key: string) => ({ key, fingerprint: "f" });
-    const keys = () => [...memory.chatbots.get(chatbot)!.idempotencyKeys.keys()];
-    const { chat } = yield* createChat(chatbot, bare, keyOf("first"));
-    yield* TestClock.adjust("1 day");
-    yield* take(chatbot, chat.id, keyOf("second"));
-    assert.deepStrictEqual(keys(), ["second"]);
-    yield* TestClock.adjust("1 day");
-    yield* createChat(chatbot, bare, keyOf("third"));
-    assert.deepStrictEqual(keys(), ["third"]);
-  }).pipe(Effect.provide(layerMemoryOf(memory)));
-});
-
 it.effect("a later process does not reuse the turn ids of an earlier one", () =>
   Effect.gen(function* () {
     const first = TurnStore.use(({ take }) => take(ChatbotId.make(1), null, null)).pipe(

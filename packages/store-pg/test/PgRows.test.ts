@@ -5,7 +5,7 @@ import { makePools } from "../src/connections/PgPools.ts";
 import { makeRows } from "../src/PgRows.ts";
 import { freshSchema, optionsOf, start } from "./PostgresUnderTest.ts";
 
-it.live("a transaction whose body fails, dies or waits leaves nothing in the database", () =>
+it.live("transactions are all or nothing, and imports are complete, in the database", () =>
   Effect.gen(function* () {
     const options = { ...optionsOf(freshSchema()), maxConnections: 5 };
     yield* start(options);

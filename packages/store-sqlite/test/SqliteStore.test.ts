@@ -240,9 +240,11 @@ it.effect("a call to a closed store fails with StorageUnavailable", () =>
   }),
 );
 
-it.effect("a transaction whose body fails, dies or waits leaves nothing in the file", () =>
-  Effect.gen(function* () {
-    const { rows } = makeRows(yield* openDatabase(path("rows")));
-    for (const { run } of rowsChecks(rows)) yield* run;
-  }).pipe(Effect.scoped),
+it.effect(
+  "transactions are all or nothing, imports are complete, and old keys go, in the file",
+  () =>
+    Effect.gen(function* () {
+      const { rows } = makeRows(yield* openDatabase(path("rows")));
+      for (const { run } of rowsChecks(rows)) yield* run;
+    }).pipe(Effect.scoped),
 );

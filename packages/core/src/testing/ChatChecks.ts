@@ -2,9 +2,10 @@
  * What random comparison does not notice about chats, turns and idempotency keys: concurrent calls, snapshots, leases,
  * and long or awkward strings.
  */
-import { Effect } from "effect";
+import { Clock, Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry } from "../model/Entry.ts";
+import { idempotencyKeyLifetime } from "../model/IdempotencyKey.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import { chatFields, defaultChatQuery } from "../model/ListQuery.ts";
 import type { StorePorts } from "../ports/Store.ts";
@@ -22,6 +23,7 @@ import {
   chatPage,
   create,
   entry,
+  erase,
   exportAll,
   history,
   importAll,
@@ -174,6 +176,48 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     for (const at of [0, 1, turnEntries - 1, 2 * turnEntries, entries.length - 1]) {
       const older = yield* turns.earlier(turn, entries[at]!.id);
       yield* same("earlier entries", older, entries.slice(at + 1, at + 1 + turnEntries));
+    }
+  }),
+
+  // Only for a store whose clock can be set.
+  check("leases, reservations and keys end at their exact millisecond", function* () {
+    if (!(yield* StoreUnderTest).readsTestClock) return;
+    const chatbot = yield* newChatbot;
+    const [first, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    const tagNow = (
+      turns: typeof first,
+      chat: ChatId | null,
+      key: Parameters<typeof first.take>[2],
+    ) => Effect.map(turns.take(chatbot, chat, key), ({ _tag }) => _tag);
+    yield* append(yield* takeTurn(chatbot, id, keyOf("answered")), entry("q"));
+    const heldTurn = yield* takeTurn(chatbot, id, null, first);
+    yield* takeTurn(chatbot, null, keyOf("new"), first);
+    const both = Effect.all([tagNow(second, id, null), tagNow(second, null, keyOf("new"))]);
+    yield* pass(turnLease - 1);
+    yield* same("the last moment of a lease", yield* both, ["Held", "Held"]);
+    yield* pass(1);
+    yield* same("the end of a lease", yield* both, ["TurnTaken", "TurnTaken"]);
+    yield* first.release(heldTurn);
+    yield* pass(turnLease);
+    const turn = yield* takeTurn(chatbot, id, null, first);
+    yield* same("an ask that waits", yield* tagNow(second, id, null), "Held");
+    yield* first.release(turn);
+    yield* pass(turnPrecedence - 1);
+    yield* same("a reservation", yield* tagNow(first, id, null), "Held");
+    yield* pass(1);
+    yield* same("the end of a reservation", yield* tagNow(first, id, null), "TurnTaken");
+    const stop = Effect.map(first.stop(chatbot, "answered", null), (result) => result?._tag);
+    yield* pass(idempotencyKeyLifetime - 2 * turnLease - turnPrecedence - 1);
+    yield* same("the last moment of a key", yield* stop, "AlreadyAnswered");
+    yield* pass(1);
+    yield* same("the end of a key", yield* stop, undefined);
+    const visitorKey = keyOf("key\nvisitor");
+    yield* takeTurn(chatbot, null, visitorKey, first);
+    const leaseEnd = (yield* Clock.currentTimeMillis) + turnLease;
+    for (const [millis, tag] of [[0, "Held"] as const, [1, "TurnTaken"] as const]) {
+      yield* erase(chatbot, { _tag: "IdleSince", limit: new Date(leaseEnd + millis) });
+      yield* same(`an erasure ${millis} later`, yield* tagNow(first, null, visitorKey), tag);
     }
   }),
 

@@ -26,7 +26,11 @@ import {
   takeTurn,
   usage,
 } from "./Fixtures.ts";
-import type { StoreUnderTest } from "./StoreUnderTest.ts";
+import { fresh, type StoreUnderTest } from "./StoreUnderTest.ts";
+
+/** A digest of the userRef `u`, as `Administration.person` makes them. */
+const digestOfU =
+  "sha256:00000000000000000000000000000001:f227208108233bb84d87235e7ee321ce1f17d06c4ed405d5f22e74220d2986b8";
 
 const expiry = new Date("2032-01-01T00:00:00Z");
 
@@ -88,7 +92,7 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
   check("what expires is what the chatbots and keys say", function* () {
     const registry = yield* ChatbotRegistry;
     const now = (yield* registry.now).getTime();
-    const [revoked, ...keys] = [1, -1, 3, 2].map((hours) =>
+    const [revoked, ...keys] = [1, 0, -1, 3, 2].map((hours) =>
       newKey({ expiresAt: new Date(now + hours * 3_600_000) }),
     );
     const fields = newChatbotFields({ keys: [revoked!, ...keys, newKey()] });
@@ -105,6 +109,20 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
       ),
       nextKey: new Date(Math.min(...dates.map(Number).filter((date) => date > now))),
     });
+  }),
+
+  check("the audit log has all entries about a person, whatever the limit", function* () {
+    const { id } = yield* ChatbotRegistry.use((registry) =>
+      registry.create(newChatbotFields(), actor),
+    );
+    const registry = yield* ChatbotRegistry;
+    const details = ["c", "b", "a"].map((name) => `${fresh(name)} ${digestOfU}`);
+    for (const detail of details.toReversed()) yield* registry.record(id, "read", detail, actor);
+    yield* registry.record(id, "read", "entries", actor);
+    const about = (yield* registry.audit(1, "u")).flatMap(({ chatbot, detail }) =>
+      chatbot === id && detail.includes(digestOfU) ? detail : [],
+    );
+    yield* same("the entries about the person", about, details);
   }),
 
   check("concurrent changes to different fields all take effect, each logged once", function* () {

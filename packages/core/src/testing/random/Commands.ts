@@ -30,7 +30,7 @@ const turn = one<number>(0, 0, 0, 1, 1, 2, 3, 4);
 const key = fc.nat(3);
 const tokens = one(0, 5, 1_000);
 /** An idempotency key, and which of two requests sends it. */
-const idempotencyKey = maybe(fc.record({ name: key, request: one(0, 0, 0, 1) }));
+const idempotencyKey = maybe(fc.record({ name: one(0, 0, 1, 2), request: one(0, 0, 1) }));
 const cost = maybe(fc.record({ key, tokens: one(0, 5, 1_000, null) }));
 const date = maybe(one(new Date("1990-01-01"), new Date("2201-01-01T00:00:00.001Z")));
 
@@ -40,8 +40,18 @@ const span = among(
   [46_800_000, 86_399_999, 86_400_000, 90_000_000],
   [34_560_000_000, 34_646_400_000],
 );
-/** The time of a row that the run knows, newest first, or just after it; `null` for a time before all others. */
-const since = fc.option(fc.record({ row: fc.nat(30), plus: one(0, 1) }), { freq: 9 });
+/**
+ * The time of a row that the run knows, or the end of a lease, newest first; or just after it, or when its day begins or
+ * ends. `null` for a time before all others.
+ */
+const since = fc.option(
+  fc.record({
+    of: one("row", "row", "lease"),
+    row: one(0, 0, 1, 2, 3, 5, 8, 13),
+    to: one("itself", "itself", "after", "day", "next day"),
+  }),
+  { freq: 9 },
+);
 
 /** Orders by up to three fields, `createTime` last: then it sorts as ids do, even if the times are not the same. */
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>

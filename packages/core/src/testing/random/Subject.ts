@@ -18,7 +18,6 @@ import type { Command } from "./Commands.ts";
 
 const highestId = Number.MAX_SAFE_INTEGER;
 const day = 86_400_000;
-const actor = "tester";
 
 type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
 type Registration = Extract<Command, { readonly _tag: "Register" }>;
@@ -49,8 +48,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
     const idsByKind = new Map<string, Array<number>>();
-    /** The times of all rows. */
-    const times: Array<number> = [0];
+    /** The times of all rows, and when the leases of all turns end. */
+    const times = { row: [0], lease: [0] };
     /** Ids that a command made up. */
     const strangers = new Set<string>();
     /** How many milliseconds have passed, and the part that was not whole days. */
@@ -116,9 +115,9 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       if (
         (name === "createTime" || name === "lastEntryTime") &&
         item instanceof Date &&
-        !times.includes(item.getTime())
+        !times.row.includes(item.getTime())
       )
-        times.push(item.getTime());
+        times.row.push(item.getTime());
       // Optional.
       if (name === "visitor" && item === null) return undefined;
       if (name === "detail" && typeof item === "string") {
@@ -140,7 +139,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const idempotencyKey = (key: Answer["key"], endpoint: string, visitor: string | null) =>
       key && {
         key: visitor === null ? `key ${key.name}` : `key ${key.name}\n${visitor}`,
-        fingerprint: `${endpoint} ${key.request}`,
+        // Two endpoints can get the same fingerprint.
+        fingerprint: key.request === 0 ? endpoint : "same",
       };
     const entryOf = ({
       cost,
@@ -153,7 +153,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const timeOf = (since: Since) => {
       if (since === null) return new Date("0001-01-01");
       if (!isExact) return new Date(since.row % 2 === 0 ? "1965-01-01" : "2200-01-02");
-      return new Date((times.at(-1 - (since.row % times.length)) ?? 0) + since.plus);
+      const among = times[since.of];
+      const time = among.at(-1 - (since.row % among.length))!;
+      const midnight = Math.floor(time / day) * day;
+      const moments = { itself: time, after: time + 1, day: midnight, "next day": midnight + day };
+      return new Date(moments[since.to]);
     };
     const isDayKnown = () =>
       isExact || (partial < day / 3 && began === Math.floor(Date.now() / day));
@@ -164,6 +168,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       { registry }: Instance,
       chatbot: Registration["chatbot"],
       keys: Registration["keys"],
+      actor: string,
     ) =>
       registry.create(
         {
@@ -176,7 +181,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         },
         actor,
       );
-    let chatbot = (yield* register(first, {}, [0])).id;
+    let chatbot = (yield* register(first, {}, [0], "tester")).id;
     chatbots.push(chatbot);
     /** The chatbot whose ids the result of a command contains. */
     let concerned = chatbot;
@@ -191,8 +196,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         const result = yield* store.take(chatbot, chatId, idempotency, visitor);
         if (result._tag !== "TurnTaken") return result;
         turns.push({ turn: result.turn, takenAt: elapsed, isSpent: false });
-        // When the lease ends: an erasure of idle chats also erases keys.
-        times.push((yield* Clock.currentTimeMillis) + turnLease);
+        // An erasure of idle chats also erases keys.
+        times.lease.push((yield* Clock.currentTimeMillis) + turnLease);
         return result;
       });
     const takenChat = (chat: number | null) =>
@@ -205,6 +210,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       now: number,
     ): Effect.Effect<unknown, unknown> => {
       const { archive, chats, directory, registry, turns: turnStore } = instance;
+      const actor = `tester ${command.by}`;
       const onTurn = (at: number, act: (heldTurn: HeldTurn) => Effect.Effect<unknown, unknown>) => {
         const heldTurn = turns.at(-1 - (at % Math.max(1, turns.length)));
         if (heldTurn === undefined) return Effect.succeed("no turn");
@@ -355,7 +361,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
           const source = Stream.concat(Stream.fromIterable(records), end);
           const enter = Effect.map(
-            register(instance, { name: `import ${chatbots.length}` }, []),
+            register(instance, { name: `import ${chatbots.length}` }, [], actor),
             (created) => void chatbots.push((chatbot = concerned = created.id)),
           );
           // The records make their ids known, if they are stored.
@@ -381,7 +387,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             isDayKnown() ? spending : "unknown",
           );
         case "Register":
-          return register(instance, command.chatbot, command.keys);
+          return register(instance, command.chatbot, command.keys, actor);
         case "Change": {
           const { workspaceName: name, ...change } = command.change;
           const renamed = name === undefined ? {} : { workspaceName: workspace(name) };
