@@ -4,6 +4,7 @@
 import {
   bytesPerRow,
   ChatbotId,
+  compareText,
   erasesChat,
   erasesKey,
   eraseUsage,
@@ -161,7 +162,12 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       const chats = (visitorErasures.get(name)?.chats ?? 0) + 1;
       set(visitorErasures, name, { chatbot, apiKeyId, time, chats });
     }),
-    visitorErasures: verb((limit) => [...visitorErasures.values()].reverse().slice(0, limit)),
+    visitorErasures: verb((limit) =>
+      [...visitorErasures.values()]
+        .sort((a, b) => a.chatbot - b.chatbot || compareText(a.apiKeyId, b.apiKeyId))
+        .sort((a, b) => Number(b.time) - Number(a.time))
+        .slice(0, limit),
+    ),
     chat: verb((chatbot, id) => {
       const row = tenantOf(chatbot).chats.get(id);
       return row === undefined ? null : { ...row, entries: null };

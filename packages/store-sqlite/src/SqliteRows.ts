@@ -348,7 +348,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
     }),
     visitorErasures: verb((limit) => {
       const columns = "chatbot, apiKeyId, time, chats";
-      const newest = `SELECT ${columns} FROM visitorErasures ORDER BY time DESC LIMIT ?`;
+      const newest = `SELECT ${columns} FROM visitorErasures ORDER BY time DESC, chatbot, apiKeyId LIMIT ?`;
       const rows = all<VisitorErasures & { readonly time: number & Date }>(newest, [limit]);
       return rows.map((row) => ({ ...row, time: new Date(row.time) }));
     }),

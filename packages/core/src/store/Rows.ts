@@ -103,7 +103,10 @@ export interface Reads {
    * its digest, whatever the limit; the core leaves out the others.
    */
   readonly auditLog: (limit: number, userRef?: string) => Verb<ReadonlyArray<AuditRecord>>;
-  /** The newest `limit` days on which the visitors of a key have erased chats, the newest first. */
+  /**
+   * The newest `limit` days on which the visitors of a key have erased chats, by the last erasure, the newest first; of
+   * one time, by chatbot and key.
+   */
   readonly visitorErasures: (limit: number) => Verb<ReadonlyArray<VisitorErasures>>;
   /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
   readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;

@@ -149,4 +149,4 @@ values ($1, $2, (clock_timestamp() at time zone 'UTC')::date, clock_timestamp(),
 on conflict (chatbot_id, key_id, day) do update set time = excluded.time, chats = today.chats + 1`;
 const newestErasures = `
 select chatbot_id as chatbot, key_id as "apiKeyId", time, chats from visitor_erasure
-order by time desc limit $1::int8`;
+order by time desc, chatbot_id, key_id limit $1::int8`;
