@@ -21,12 +21,13 @@ import {
   instances,
   keyOf,
   list,
+  newChatbot,
   newChatbotFields,
   newKey,
   takeTurn,
   usage,
 } from "./Fixtures.ts";
-import { fresh, type StoreUnderTest } from "./StoreUnderTest.ts";
+import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
 /** A digest of the userRef `u`, as `Administration.person` makes them. */
 const digestOfU =
@@ -112,11 +113,9 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
   }),
 
   check("the audit log has all entries about a person, whatever the limit", function* () {
-    const { id } = yield* ChatbotRegistry.use((registry) =>
-      registry.create(newChatbotFields(), actor),
-    );
+    const id = yield* newChatbot;
     const registry = yield* ChatbotRegistry;
-    const details = ["c", "b", "a"].map((name) => `${fresh(name)} ${digestOfU}`);
+    const details = ["c", "b", "a"].map((name) => `${name} ${digestOfU}`);
     for (const detail of details.toReversed()) yield* registry.record(id, "read", detail, actor);
     yield* registry.record(id, "read", "entries", actor);
     const about = (yield* registry.audit(1, "u")).flatMap(({ chatbot, detail }) =>

@@ -46,9 +46,9 @@ const span = among(
  */
 const since = fc.option(
   fc.record({
-    of: one("row", "row", "lease"),
+    kind: one("row", "row", "lease"),
     row: one(0, 0, 1, 2, 3, 5, 8, 13),
-    to: one("itself", "itself", "after", "day", "next day"),
+    moment: one("itself", "itself", "after", "day", "next day"),
   }),
   { freq: 9 },
 );

@@ -153,11 +153,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const timeOf = (since: Since) => {
       if (since === null) return new Date("0001-01-01");
       if (!isExact) return new Date(since.row % 2 === 0 ? "1965-01-01" : "2200-01-02");
-      const among = times[since.of];
-      const time = among.at(-1 - (since.row % among.length))!;
+      const candidates = times[since.kind];
+      const time = candidates.at(-1 - (since.row % candidates.length))!;
       const midnight = Math.floor(time / day) * day;
       const moments = { itself: time, after: time + 1, day: midnight, "next day": midnight + day };
-      return new Date(moments[since.to]);
+      return new Date(moments[since.moment]);
     };
     const isDayKnown = () =>
       isExact || (partial < day / 3 && began === Math.floor(Date.now() / day));
