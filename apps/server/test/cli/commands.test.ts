@@ -25,7 +25,7 @@ import { join } from "node:path";
 import { beforeAll, expect, inject, it } from "vitest";
 import { temporaryFolder } from "../TemporaryFolder.ts";
 import { here, shell } from "./here.ts";
-import { run, start } from "./run.ts";
+import { main, run, start } from "./run.ts";
 
 const dataDir = temporaryFolder();
 const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir };
@@ -433,4 +433,14 @@ it("parley migrate prints the SQL with --dry-run, and otherwise brings the schem
   expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
   expect((await here(["migrate"], fresh)).stdout).toBe("The schema is now up to date.\n");
   expect((await here(["migrate"], fresh)).stdout).toBe("The schema was already up to date.\n");
+});
+
+it("a command on a file loads neither the PostgreSQL store nor the HTTP interfaces", async () => {
+  const hooks = "{ load(url, context, next) { console.error(url); return next(url, context); } }";
+  const source = `import { registerHooks } from "node:module"; registerHooks(${hooks});`;
+  const program = [process.execPath, "--import", `data:text/javascript,${source}`, main] as const;
+  const { exit, output } = start(["chatbot", "list"], settings, program);
+  expect(await exit).toBe(0);
+  expect(output.stderr).toContain("packages/store-sqlite/");
+  expect(output.stderr).not.toMatch(/packages\/(store-pg|http|llm|pages)\//);
 });
