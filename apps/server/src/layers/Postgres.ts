@@ -1,5 +1,6 @@
 /**
- * The PostgreSQL store, loaded when needed: without its 90 modules, a command on a file takes a tenth less time to start.
+ * The PostgreSQL store, loaded when needed: without it and `@parley/http`, a command on a file loads 420 modules instead of
+ * 610, and takes a fifth less processor time to start.
  */
 import { Effect } from "effect";
 
