@@ -84,6 +84,28 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     yield* same("a post's key", yield* stop("post"), "unknown");
   }),
 
+  check("a key stays its request's, whatever became of the request", function* () {
+    const chatbot = yield* newChatbot;
+    const [first, second] = yield* bothTurns;
+    const { createChat } = yield* ChatStore;
+    const creation = (key: IdempotencyKey) => tagOf(createChat(chatbot, bare, key));
+    for (const name of ["claimed", "answered", "stopped"]) {
+      const turn = yield* takeTurn(chatbot, null, keyOf(name), first);
+      if (name === "answered") yield* first.append(turn, entry("q"));
+      if (name === "stopped") yield* second.stop(chatbot, name, null);
+      const outcome = yield* creation(keyOf(name));
+      yield* same(`a creation with the key of an ask, ${name}`, outcome, "IdempotencyKeyReused");
+    }
+    const outcomes = [yield* creation(keyOf("key")), yield* creation(keyOf("key", 1))];
+    yield* same("two creations", outcomes, ["success", "IdempotencyKeyReused"]);
+    const turn = yield* takeTurn(chatbot, null, keyOf("late"), first);
+    yield* pass(turnLease + 1);
+    yield* takeTurn(chatbot, null, keyOf("late"), second);
+    yield* second.stop(chatbot, "late", null);
+    const append = yield* tagOf(first.append(turn, entry("q")));
+    yield* same("an append to a key whose next turn was stopped", append, "TurnLost");
+  }),
+
   check("of a stop and an append at the same time, exactly one wins", function* () {
     const chatbot = yield* newChatbot;
     const [first, second] = yield* bothTurns;
@@ -185,27 +207,29 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     const chatbot = yield* newChatbot;
     const [first, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
-    const tagNow = (turns: typeof first, chat: ChatId | null, key: IdempotencyKey | null) =>
-      Effect.map(turns.take(chatbot, chat, key), ({ _tag }) => _tag);
+    const outcomeNow = (turns: typeof first, chat: ChatId | null, key: IdempotencyKey | null) =>
+      Effect.map(turns.take(chatbot, chat, key), (result) =>
+        result._tag === "Held" ? `held by ${result.by}` : result._tag,
+      );
     yield* append(yield* takeTurn(chatbot, id, keyOf("answered")), entry("q"));
     yield* takeTurn(chatbot, id, null, first);
     yield* takeTurn(chatbot, null, keyOf("new"), first);
-    const both = Effect.all([tagNow(second, id, null), tagNow(second, null, keyOf("new"))]);
+    const both = Effect.all([outcomeNow(second, id, null), outcomeNow(second, null, keyOf("new"))]);
     yield* pass(turnLease - 1);
-    yield* same("the last moment of a lease", yield* both, ["Held", "Held"]);
+    yield* same("the last moment of a lease", yield* both, ["held by chat", "held by key"]);
     yield* pass(1);
     yield* same("the end of a lease", yield* both, ["TurnTaken", "TurnTaken"]);
     yield* pass(turnLease);
     const turn = yield* takeTurn(chatbot, id, null, first);
-    yield* same("an ask that waits", yield* tagNow(second, id, null), "Held");
+    yield* same("an ask that waits", yield* outcomeNow(second, id, null), "held by chat");
     yield* first.release(turn);
     yield* pass(turnPrecedence - 1);
-    yield* same("a reservation", yield* tagNow(first, id, null), "Held");
+    yield* same("a reservation", yield* outcomeNow(first, id, null), "held by chat");
     yield* pass(1);
-    yield* same("the end of a reservation", yield* tagNow(first, id, null), "TurnTaken");
+    yield* same("the end of a reservation", yield* outcomeNow(first, id, null), "TurnTaken");
     const stop = Effect.map(first.stop(chatbot, "answered", null), (result) => result?._tag);
     yield* pass(idempotencyKeyLifetime - 2 * turnLease - turnPrecedence - 1);
-    const repetition = tagNow(first, id, keyOf("answered"));
+    const repetition = outcomeNow(first, id, keyOf("answered"));
     const last = [yield* stop, yield* repetition];
     yield* same("the last moment of a key", last, ["AlreadyAnswered", "AlreadyAnswered"]);
     yield* pass(1);
@@ -213,9 +237,13 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     const visitorKey = keyOf("key\nvisitor");
     yield* takeTurn(chatbot, null, visitorKey, first);
     const leaseEnd = (yield* Clock.currentTimeMillis) + turnLease;
-    for (const [millis, tag] of [[0, "Held"] as const, [1, "TurnTaken"] as const]) {
+    for (const [millis, outcome] of [[0, "held by key"] as const, [1, "TurnTaken"] as const]) {
       yield* erase(chatbot, { _tag: "IdleSince", limit: new Date(leaseEnd + millis) });
-      yield* same(`an erasure ${millis} later`, yield* tagNow(first, null, visitorKey), tag);
+      yield* same(
+        `an erasure ${millis} later`,
+        yield* outcomeNow(first, null, visitorKey),
+        outcome,
+      );
     }
   }),
 

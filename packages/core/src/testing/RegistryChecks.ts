@@ -99,6 +99,7 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
     const fields = newChatbotFields({ keys: [revoked!, ...keys, newKey()] });
     const { id } = yield* registry.create(fields, actor);
     yield* registry.change(id, { settings: { retentionDays: 7 } }, actor);
+    yield* newChatbot;
     yield* registry.revokeKey(id, revoked!.id, actor);
     const all = yield* registry.list;
     const dates = all
