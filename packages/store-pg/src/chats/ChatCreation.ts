@@ -79,7 +79,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       for (const row of rows) results[row.index - 1] = row;
       return results;
     }),
-    { maxWriters: 2, maxItems: 200 },
+    200,
   );
 
   /** Creates at most one chat for an idempotency key. Waits for a creation in progress with the same key. */

@@ -75,7 +75,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
       return decisions;
     }),
-    { maxWriters: 2, maxItems: 100 },
+    100,
   );
 
   return Effect.fnUntraced(function* (

@@ -28,16 +28,13 @@ export const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row ex
   { writes }: PgPools,
   statement: (turns: ReadonlyArray<Item>, chatbot: number) => Statement,
 ) {
-  const change = yield* makeWriteBatcher(
-    (chatbot: number, turns: ReadonlyArray<Item>) => {
-      const { text, values } = statement(turns, chatbot);
-      return writes.query<Row & { readonly index: number }>(chatbot, text, values).pipe(
-        toStoreErrors,
-        Effect.map((rows) => rows.toSorted((a, b) => a.index - b.index)),
-      );
-    },
-    { maxWriters: 2, maxItems: 100 },
-  );
+  const change = yield* makeWriteBatcher((chatbot: number, turns: ReadonlyArray<Item>) => {
+    const { text, values } = statement(turns, chatbot);
+    return writes.query<Row & { readonly index: number }>(chatbot, text, values).pipe(
+      toStoreErrors,
+      Effect.map((rows) => rows.toSorted((a, b) => a.index - b.index)),
+    );
+  }, 100);
   return Effect.fnUntraced(function* (turn: Item) {
     const row = yield* change(turn.chatbot, turn);
     switch (row.outcome) {

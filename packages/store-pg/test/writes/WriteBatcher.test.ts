@@ -14,7 +14,7 @@ const makeGated = Effect.gen(function* () {
         requests.push(requestId);
         return Effect.as(Deferred.await(gate), items);
       }),
-    { maxWriters: 1, maxItems: 10 },
+    10,
   );
   return { batches, requests, write, open: Deferred.succeed(gate, undefined) };
 });
