@@ -556,10 +556,10 @@ const usageOf = ({ usage }: StoredUsage) => (usage === null ? null : JSON.parse(
 
 export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Transactions) => {
   /** Deletes what erased chats have left. */
-  const clear = Effect.gen(function* () {
+  const clearRows = Effect.gen(function* () {
     while (yield* write((tx) => tx.clear())) yield* pause;
-    yield* emptyLog;
   });
+  const clear = Effect.andThen(clearRows, emptyLog);
   const onSnapshot = <A>(stream: (read: Read) => Stream.Stream<A, StorageUnavailable>) =>
     Stream.unwrap(
       Effect.map(background.snapshot, (run) => stream((...query) => run(query) as never)),
@@ -582,7 +582,7 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
           Effect.tap(({ erased }) => Effect.sync(() => onErased(erased))),
           Effect.uninterruptible,
         );
-        if (!part.isClear) yield* clear;
+        if (!part.isClear) yield* clearRows;
         ({ next } = part);
         if (next !== null) yield* pause;
       }
