@@ -164,8 +164,12 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     }),
     visitorErasures: verb((limit) =>
       [...visitorErasures.values()]
-        .sort((a, b) => a.chatbot - b.chatbot || compareText(a.apiKeyId, b.apiKeyId))
-        .sort((a, b) => Number(b.time) - Number(a.time))
+        .sort(
+          (a, b) =>
+            Number(b.time) - Number(a.time) ||
+            a.chatbot - b.chatbot ||
+            compareText(a.apiKeyId, b.apiKeyId),
+        )
         .slice(0, limit),
     ),
     chat: verb((chatbot, id) => {

@@ -555,7 +555,7 @@ const toEntryRecord = ({ usage, ...row }: StoredEntry): ArchiveRecord => ({
 const usageOf = ({ usage }: StoredUsage) => (usage === null ? null : JSON.parse(usage));
 
 export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Transactions) => {
-  /** Deletes what erased chats have left. */
+  /** Deletes the rows that erased chats have left; their texts may stay in the write-ahead log. */
   const clearRows = Effect.gen(function* () {
     while (yield* write((tx) => tx.clear())) yield* pause;
   });

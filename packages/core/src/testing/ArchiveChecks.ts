@@ -324,13 +324,13 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     const turns = yield* TurnStore;
     const keys = ["key\nu", "key\nxu", "key\nv", "key"].map((key) => keyOf(key));
     for (const key of keys) yield* takeTurn(chatbot, null, key);
-    const [held, taken] = ["Held", "TurnTaken"];
+    const [heldTag, takenTag] = ["Held", "TurnTaken"];
     for (const [which, tags] of [
-      [{ _tag: "Chat", id }, [held, held, held, held]],
-      [{ _tag: "UserRef", userRef: "u" }, [taken, held, held, held]],
-      [{ _tag: "IdleSince", limit: longAgo }, [held, held, held, held]],
-      [{ _tag: "IdleSince", limit: future }, [taken, taken, taken, held]],
-      [{ _tag: "All" }, [taken, taken, taken, held]],
+      [{ _tag: "Chat", id }, [heldTag, heldTag, heldTag, heldTag]],
+      [{ _tag: "UserRef", userRef: "u" }, [takenTag, heldTag, heldTag, heldTag]],
+      [{ _tag: "IdleSince", limit: longAgo }, [heldTag, heldTag, heldTag, heldTag]],
+      [{ _tag: "IdleSince", limit: future }, [takenTag, takenTag, takenTag, heldTag]],
+      [{ _tag: "All" }, [takenTag, takenTag, takenTag, heldTag]],
     ] as const) {
       yield* archive.erase(chatbot, which, actor);
       const next = yield* Effect.forEach(keys, (key) =>
@@ -350,12 +350,12 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
       Effect.map(archive.usage(chatbot, { since, until }), (sums) =>
         sums.map((sum) => sum.answers),
       );
-    yield* same("its start", yield* answers(at(0), at(1)), [1]);
-    yield* same("its end", yield* answers(at(-1), at(0)), []);
-    yield* same("later", yield* answers(at(1), future), []);
+    yield* same("from its time on", yield* answers(at(0), at(1)), [1]);
+    yield* same("until its time", yield* answers(at(-1), at(0)), []);
+    yield* same("after its time", yield* answers(at(1), future), []);
     for (const [millis, count] of [[0, 1] as const, [1, 0] as const]) {
-      const found = yield* Stream.runCount(archive.feedback(chatbot, at(millis), "unanswered"));
-      yield* same(`the feedback since ${millis}`, found, count);
+      const entries = yield* Stream.runCount(archive.feedback(chatbot, at(millis), "unanswered"));
+      yield* same(`the entries since ${millis} ms later`, entries, count);
     }
     yield* erase(chatbot, { _tag: "All" });
     const day = 86_400_000;

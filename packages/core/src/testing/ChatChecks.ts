@@ -1,6 +1,6 @@
 /**
- * What random comparison does not, or seldom, notice about chats, turns and idempotency keys: concurrent calls, snapshots, leases,
- * and long or awkward strings.
+ * What random comparison seldom or never notices about chats, turns and idempotency keys: concurrent calls, snapshots,
+ * leases, and long or awkward strings.
  */
 import { Clock, Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -202,7 +202,7 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
   }),
 
   // Only for a store whose clock can be set.
-  check("leases, reservations and keys end at their exact millisecond", function* () {
+  check("leases, reservations and idempotency keys expire to the millisecond", function* () {
     if (!(yield* StoreUnderTest).readsTestClock) return;
     const chatbot = yield* newChatbot;
     const [first, second] = yield* bothTurns;
@@ -216,31 +216,45 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     yield* takeTurn(chatbot, null, keyOf("new"), first);
     const both = Effect.all([outcomeNow(second, id, null), outcomeNow(second, null, keyOf("new"))]);
     yield* pass(turnLease - 1);
-    yield* same("the last moment of a lease", yield* both, ["held by chat", "held by key"]);
+    yield* same("a millisecond before the leases expire", yield* both, [
+      "held by chat",
+      "held by key",
+    ]);
     yield* pass(1);
-    yield* same("the end of a lease", yield* both, ["TurnTaken", "TurnTaken"]);
+    yield* same("once the leases have expired", yield* both, ["TurnTaken", "TurnTaken"]);
     yield* pass(turnLease);
     const turn = yield* takeTurn(chatbot, id, null, first);
     yield* same("an ask that waits", yield* outcomeNow(second, id, null), "held by chat");
     yield* first.release(turn);
     yield* pass(turnPrecedence - 1);
-    yield* same("a reservation", yield* outcomeNow(first, id, null), "held by chat");
+    yield* same(
+      "a millisecond before the reservation expires",
+      yield* outcomeNow(first, id, null),
+      "held by chat",
+    );
     yield* pass(1);
-    yield* same("the end of a reservation", yield* outcomeNow(first, id, null), "TurnTaken");
+    yield* same(
+      "once the reservation has expired",
+      yield* outcomeNow(first, id, null),
+      "TurnTaken",
+    );
     const stop = Effect.map(first.stop(chatbot, "answered", null), (result) => result?._tag);
     yield* pass(idempotencyKeyLifetime - 2 * turnLease - turnPrecedence - 1);
     const repetition = outcomeNow(first, id, keyOf("answered"));
-    const last = [yield* stop, yield* repetition];
-    yield* same("the last moment of a key", last, ["AlreadyAnswered", "AlreadyAnswered"]);
+    const outcomes = [yield* stop, yield* repetition];
+    yield* same("a millisecond before the key expires", outcomes, [
+      "AlreadyAnswered",
+      "AlreadyAnswered",
+    ]);
     yield* pass(1);
-    yield* same("the end of a key", yield* stop, undefined);
+    yield* same("a stop once the key has expired", yield* stop, undefined);
     const visitorKey = keyOf("key\nvisitor");
     yield* takeTurn(chatbot, null, visitorKey, first);
     const leaseEnd = (yield* Clock.currentTimeMillis) + turnLease;
     for (const [millis, outcome] of [[0, "held by key"] as const, [1, "TurnTaken"] as const]) {
       yield* erase(chatbot, { _tag: "IdleSince", limit: new Date(leaseEnd + millis) });
       yield* same(
-        `an erasure ${millis} later`,
+        `an erasure of what is idle since ${millis} ms after the lease`,
         yield* outcomeNow(first, null, visitorKey),
         outcome,
       );

@@ -84,10 +84,10 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
     }),
   );
 
-  const own = rows.recordsAtOnce;
+  const limit = rows.recordsAtOnce;
   // A store that takes all records at once can also take them one by one, from a stream that waits for nothing.
   const sizes =
-    own === null ? [null] : [1, Math.min(100, own), ...(own === Infinity ? [null] : [])];
+    limit === null ? [null] : [1, Math.min(100, limit), ...(limit === Infinity ? [null] : [])];
   const importChecks = sizes.map((recordsAtOnce, n) =>
     check(`an import is complete, ${recordsAtOnce ?? "all"} records at a time`, function* () {
       const chatbot = yield* insertChatbot;
@@ -98,11 +98,11 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
         recordsAtOnce,
         write: (scope, body) => (transactions++, rows.write(scope, body)),
       });
-      const first = 1_000_000 * (n + 1);
-      const records = recordsAbove(first);
+      const firstId = 1_000_000 * (n + 1);
+      const records = recordsAbove(firstId);
       const importAll = archive.import(chatbot, Stream.fromIterable(records), actor);
-      if (own === null) {
-        const twice = [...records, entryRecord(first + 69, first + 298, new Date(70))];
+      if (limit === null) {
+        const twice = [...records, entryRecord(firstId + 69, firstId + 298, new Date(70))];
         const importTwice = archive.import(chatbot, Stream.fromIterable(twice), actor);
         yield* failsWith("two entries with one id", "ImportRefused", importTwice);
       }
@@ -119,7 +119,7 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
       const ids = yield* inChatbot(chatbot, (tx) =>
         Effect.all([tx.nextId("chat"), tx.nextId("entry")]),
       );
-      yield* same("later ids", [ids[0] > first + 69, ids[1] > first + 300], [true, true]);
+      yield* same("later ids", [ids[0] > firstId + 69, ids[1] > firstId + 300], [true, true]);
     }),
   );
 

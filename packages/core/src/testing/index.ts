@@ -1,7 +1,7 @@
 /**
  * The conformance kit: the promises of the ports, as named effects that any test runner can run. A store conforms if
  * every check succeeds, and if the random commands of `@parley/core/testing/random` have the same results as on another
- * store. Random comparison covers what single calls promise; the checks here, what it does not, or seldom, notice.
+ * store. Random comparison covers what single calls promise; the checks here, what it seldom or never notices.
  */
 import { archiveChecks } from "./ArchiveChecks.ts";
 import { chatChecks } from "./ChatChecks.ts";
