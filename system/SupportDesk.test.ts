@@ -41,7 +41,7 @@ const respond: Parameters<typeof startEndpoint>[0] = ({ body }, response) => {
     response.write(
       `data: ${JSON.stringify({ id: "1", created: 1, model: "m", choices: [choice] })}\n\n`,
     );
-  if (!isFirst || last.content !== "Is this a wait?") response.end("data: [DONE]\n\n");
+  if (!isFirst || last.content !== "Does this take longer?") response.end("data: [DONE]\n\n");
 };
 
 it("the support desk's server has at most 150 lines", async () => {
@@ -93,9 +93,9 @@ it("the support desk answers a user with a tool that acts for that user, shows M
     await ann.getByText(`Answer: ${long.length}`).waitFor();
     expect(await ann.getByRole("link").getAttribute("href")).toBe("/help/returns");
 
-    for (const question of ["Does this fail?", "Is this a wait?"]) {
+    for (const question of ["Does this fail?", "Does this take longer?"]) {
       await ask(bob, question);
-      if (question === "Is this a wait?") {
+      if (question === "Does this take longer?") {
         await bob.getByText(`Answer: ${question.length}`).waitFor();
         await bob.getByRole("button", { name: "Stop" }).click();
       }

@@ -88,12 +88,16 @@ const Chat = ({ chatId, earlier }: { readonly chatId: number; readonly earlier: 
           <button onClick={() => regenerate({ messageId: messages[at]!.id })}>Ask again</button>
         </p>
       )}
-      <Field label="Your question" send={(text) => sendMessage({ text })} />
+      <Field isBusy={isBusy} label="Your question" send={(text) => sendMessage({ text })} />
     </>
   );
 };
 
-const Field = (props: { readonly label: string; readonly send: (text: string) => unknown }) => (
+const Field = (props: {
+  readonly isBusy?: boolean;
+  readonly label: string;
+  readonly send: (text: string) => unknown;
+}) => (
   <form
     action={(fields) => {
       props.send(String(fields.get("text")));
@@ -102,7 +106,7 @@ const Field = (props: { readonly label: string; readonly send: (text: string) =>
     <label>
       {props.label} <input name="text" required />
     </label>
-    <button>Send</button>
+    <button disabled={props.isBusy}>Send</button>
   </form>
 );
 
