@@ -215,7 +215,8 @@ export interface Service {
 }
 
 /**
- * Starts servers that share a file, a PostgreSQL of the harness, or the one at a URL. `settings` returns further settings for a server, given its number and the address of the shared database.
+ * Starts servers that share a file, a PostgreSQL of the harness, or the one at a URL. `settings` returns further
+ * settings for a server, given its number and the address of the shared database.
  */
 export const startService = async (
   amount: number,

@@ -161,8 +161,8 @@ const finalCodes = [500002, 500005];
 
 /**
  * Returns the delay before the next attempt. Throws the error if there must be none: the call was aborted, the request
- * was invalid (4xx without `Retry-After`), the server has already tried all its models or the ask was stopped, the server asks for a wait of
- * more than a minute, or too many attempts have failed in a row.
+ * was invalid (4xx without `Retry-After`), the server has already tried all its models or the ask was stopped, the
+ * server asks for a wait of more than a minute, or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
   const isFailure = error instanceof ResponseError || error instanceof ConnectionError;

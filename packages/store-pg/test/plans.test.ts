@@ -22,7 +22,8 @@ const doneKeyOf = (n: number): IdempotencyKey => ({ key: `done ${n}`, fingerprin
 
 /**
  * Captures the statements for takes, replays, appends, renewals, releases and creations, with and without keys, for
- * pages of earlier entries, and for the erasure of a chat. Takes, appends and creations are captured singly and in batches of eight.
+ * pages of earlier entries, and for the erasure of a chat. Takes, appends and creations are captured singly and in
+ * batches of eight.
  */
 const statementsOf = Effect.fnUntraced(function* (pools: PgPools) {
   const statements: Array<Statement & { readonly items: number }> = [];

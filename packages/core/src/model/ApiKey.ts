@@ -175,8 +175,8 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
 });
 
 /**
- * Returns the record of a well-formed key; dies if the key is malformed. Fields that `more` omits default to {@link defaultScopes}
- * and the values in {@link plainKey}.
+ * Returns the record of a well-formed key; dies if the key is malformed. Fields that `more` omits default to
+ * {@link defaultScopes} and the values in {@link plainKey}.
  */
 export const keyRecord = Effect.fnUntraced(function* (
   key: string,

@@ -18,7 +18,8 @@ export const unflagged: Moderation = { category: "none", flagged: false };
 
 /**
  * Judges a question: returns a category if the question violates the usage policy, else `null`. `signal` is aborted
- * when nobody needs the judgement any more; `ask` tells who asks, and where. If the function throws, the ask fails with `AnswerUnavailable`.
+ * when nobody needs the judgement any more; `ask` tells who asks, and where. If the function throws, the ask fails with
+ * `AnswerUnavailable`.
  */
 export type ModeratorFunction = (
   question: string,

@@ -228,7 +228,10 @@ export interface Bot {
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
-  /** Creates an API key, by default with the scopes `read`, `write` and `ask` and no expiry. Only this call ever returns the key itself. */
+  /**
+   * Creates an API key, by default with the scopes `read`, `write` and `ask` and no expiry. Only this call ever returns
+   * the key itself.
+   */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
   /**
    * Revokes a key for good, within a second; rejects with `KeyNotFound` if the key is unknown or already revoked.

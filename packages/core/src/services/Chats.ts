@@ -112,7 +112,8 @@ const make = Effect.gen(function* () {
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same request
      * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`.
      *
-     * Every method fails with `ArgumentInvalid` if an argument is invalid. In every method, `visitor` is the only user whose chats are accessible (the `visitor` of a `Principal`), or
+     * Every method fails with `ArgumentInvalid` if an argument is invalid. In every method, `visitor` is the only user
+     * whose chats are accessible (the `visitor` of a `Principal`), or
      * `null` for every user. A chat that a visitor creates has the visitor as its `userRef`; any other `userRef` fails
      * with `UserRefNotGranted`.
      */

@@ -176,8 +176,9 @@ const tokensOf = (
 /**
  * Calls providers until one answers: always the provider that is ready first or, in a tie, comes first in the list. A
  * provider that failed is ready again after the next pause of {@link retrySchedule}, and gets no more attempts once
- * that schedule ends. A request that a provider rejects is repeated once without a pause, with half the prompt, if
- * the prompt used more than half of its budget: it may be too long, whatever the provider's words are. A content filter ends all attempts.
+ * that schedule ends. A request that a provider rejects is repeated once without a pause, with half the prompt, if the
+ * prompt used more than half of its budget: it may be too long, whatever the provider's words are. A content filter
+ * ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most the given number of tokens

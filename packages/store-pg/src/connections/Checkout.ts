@@ -12,7 +12,10 @@ import { lacksConnection, retry, retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
-/** The owner of work that needs a connection: a chatbot's id, an API key's id, or `operator` for work that concerns no single chatbot. */
+/**
+ * The owner of work that needs a connection: a chatbot's id, an API key's id, or `operator` for work that concerns no
+ * single chatbot.
+ */
 export type Tenant = number | string;
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;

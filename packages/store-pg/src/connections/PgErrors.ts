@@ -37,7 +37,10 @@ export const isUniqueViolation = hasReason("UniqueViolation");
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
-/** Whether a write failed because a new id was already in use, or no id could be drawn: see `advance_sequences` in `0001_initial.ts`. */
+/**
+ * Whether a write failed because a new id was already in use, or no id could be drawn: see `advance_sequences` in
+ * `0001_initial.ts`.
+ */
 export const mayReuseIds = (error: unknown) =>
   SqlError.isSqlError(error) &&
   (error.reason._tag === "UniqueViolation"

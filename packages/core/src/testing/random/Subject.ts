@@ -32,9 +32,9 @@ interface HeldTurn {
 }
 
 /**
- * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
- * command, and the chatbots that it knows. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
- * the commands avoid what depends on the exact time.
+ * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs
+ * a command, and the chatbots that it knows. With `isExact`, results contain times, because both stores read clocks
+ * that show the same time; otherwise, the commands avoid what depends on the exact time.
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
   const under = yield* StoreUnderTest;
