@@ -22,24 +22,35 @@ export class FairQueue<Item> {
   /** Takes the next item of a client that is ready. Returns `undefined` if there is none. */
   shift(isReady: (client: Client) => boolean = () => true): Item | undefined {
     for (const [apiKeyId, line] of this.#lines)
-      for (const [visitor, [item]] of line)
+      for (const [visitor, items] of line)
         if (isReady({ apiKeyId, visitor })) {
-          this.remove({ apiKeyId, visitor }, item!);
+          const item = items.shift();
+          this.#moveBack({ apiKeyId, visitor }, line, items);
           return item;
         }
     return undefined;
   }
 
   /** Removes an item, if it is in the queue. Its client is then the last to be served. */
-  remove({ apiKeyId, visitor }: Client, item: Item): void {
-    const line = this.#lines.get(apiKeyId);
-    const items = line?.get(visitor) ?? [];
+  remove(client: Client, item: Item): void {
+    const line = this.#lines.get(client.apiKeyId);
+    const items = line?.get(client.visitor) ?? [];
     const index = items.indexOf(item);
     if (line === undefined || index < 0) return;
     items.splice(index, 1);
-    line.delete(visitor);
-    if (items.length > 0) line.set(visitor, items);
-    this.#lines.delete(apiKeyId);
-    if (line.size > 0) this.#lines.set(apiKeyId, line);
+    this.#moveBack(client, line, items);
+  }
+
+  #moveBack({ apiKeyId, visitor }: Client, line: Line<Item>, items: Array<Item>): void {
+    moveBack(line, visitor, items, items.length);
+    moveBack(this.#lines, apiKeyId, line, line.size);
   }
 }
+
+/** Makes an entry the last one of its map, or deletes it if it is empty. */
+const moveBack = <Key, Value>(map: Map<Key, Value>, key: Key, value: Value, size: number): void => {
+  // A map that only ever loses and gains the same entry would be rebuilt again and again.
+  if (map.size === 1 && size > 0) return;
+  map.delete(key);
+  if (size > 0) map.set(key, value);
+};

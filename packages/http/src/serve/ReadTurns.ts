@@ -26,14 +26,17 @@ export const makeReadTurns = ({ millis, reads, waiting } = limits) => {
       if (waitingPlaces.isFull(client, waiting)) return Effect.succeed(null);
       return Effect.callback<(() => void) | null>((resume) => {
         const freePlace = waitingPlaces.take(client);
-        const leave = () => {
+        const stopWaiting = () => {
           clearTimeout(timer);
-          queue.remove(client, begin);
           freePlace();
         };
         const begin = () => {
-          leave();
+          stopWaiting();
           resume(Effect.succeed(take()));
+        };
+        const leave = () => {
+          queue.remove(client, begin);
+          stopWaiting();
         };
         // `Effect.timeout` would run two more fibers for each read that waits.
         const timer = setTimeout(() => {
