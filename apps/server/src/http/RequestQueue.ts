@@ -9,9 +9,13 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 /**
  * For how many milliseconds an iteration starts requests, and then refuses others. A request starts in 0.1 ms, but an ask
- * takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all.
+ * takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all. While nobody else waits,
+ * more are started at once, because statements and responses that are sent together cost a seventh less.
  */
-const slice = { start: 0.5, refuse: 2 };
+const slice = { start: 0.5, startAlone: 2, refuse: 2 };
+
+/** A client is alone if no other credential has been sent for this long, in milliseconds. */
+const aloneAfter = 5_000;
 
 /**
  * How many POST requests of a key may wait: at 600 asks a second, for 0.4 s. Further ones are refused. Their bodies are
@@ -36,13 +40,16 @@ export const makeRequestQueue = () => {
   const posts = makePlaces(Infinity);
   const clients = new Map<string, Client>();
   let isScheduled = false;
+  let lastCredential: string | undefined;
+  let lastChangeAt = 0;
 
   const runFor = (millis: number, next: () => (() => void) | undefined): void => {
     const end = performance.now() + millis;
     for (let begin; performance.now() < end && (begin = next()) !== undefined;) begin();
   };
   const runIteration = (): void => {
-    runFor(slice.start, () => queue.shift());
+    const isAlone = performance.now() - lastChangeAt > aloneAfter;
+    runFor(isAlone ? slice.startAlone : slice.start, () => queue.shift());
     runFor(slice.refuse, () => excess.shift());
     isScheduled = queue.keys + excess.length > 0;
     if (isScheduled) setImmediate(runIteration);
@@ -61,6 +68,10 @@ export const makeRequestQueue = () => {
   /** Starts a request in its turn: at once if it is the first of an iteration in which none is waiting. */
   const enter = (request: QueuedRequest, response: ServerResponse, begin: () => void): void => {
     const credential = String(request.headers["x-api-key"] ?? "");
+    if (credential !== lastCredential) {
+      lastCredential = credential;
+      lastChangeAt = performance.now();
+    }
     const stranger = { apiKeyId: queue.keys < capacity.keys ? credential : "" };
     request.response = response;
     push(clients.get(credential) ?? stranger, request, begin);

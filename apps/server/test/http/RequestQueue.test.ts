@@ -45,6 +45,19 @@ it("an iteration starts requests for half a millisecond, and a key's request sta
   }
 });
 
+it("an iteration starts four times as many requests after five seconds in which nobody else has sent one", async () => {
+  const { enter, iterate } = setUp();
+  enter("polite", 1);
+  enter("flood", 256);
+  await iterate();
+  millis += 5_001;
+  expect(await iterate()).toHaveLength(20);
+  enter("polite", 1);
+  const begun = await iterate();
+  expect(begun).toHaveLength(5);
+  expect(begun.slice(0, 2).map(({ key }) => key)).toContain("polite");
+});
+
 it("of sixteen thousand asks of one key at once, all but 257 are refused without their bodies, and another key's ask is not", async () => {
   const { count, discardedBodies, enter, iterate, starts } = setUp();
   enter("flood", 16_000);
