@@ -1,6 +1,8 @@
 /**
  * The `parley` command and its subcommands.
  */
+// Compiles the checks of schemas, which saves a tenth of a list's time on the processor. Must precede all schemas.
+import "effect/schema/SchemaJITCompiler/enable";
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
 import * as NodeServices from "@effect/platform-node/NodeServices";
