@@ -1,7 +1,7 @@
 /**
  * The `parley` command and its subcommands.
  */
-// Compiles the checks of schemas, which saves a tenth of a list's time on the processor. Must precede all schemas.
+// Compiles the checks of schemas, which saves a fifteenth of the processor time of a list. Must precede all schemas.
 import "effect/schema/SchemaJITCompiler/enable";
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
