@@ -18,7 +18,7 @@ const questions = new Set<string>();
 
 /**
  * A model that asks the tool for the order in the question, and then says what the tool returned. It fails at the first
- * question about a failure, and does not end its first answer about a wait.
+ * question about a failure, and does not end its first answer to "Does this take longer?".
  */
 const respond: Parameters<typeof startEndpoint>[0] = ({ body }, response) => {
   const last = JSON.parse(body).messages.at(-1);
@@ -95,14 +95,15 @@ it("the support desk answers a user with a tool that acts for that user, shows M
 
     for (const question of ["Does this fail?", "Does this take longer?"]) {
       await ask(bob, question);
+      const answer = bob.locator("li.assistant", { hasText: `Answer: ${question.length}` });
       if (question === "Does this take longer?") {
-        await bob.getByText(`Answer: ${question.length}`).waitFor();
+        await answer.waitFor();
+        expect(await bob.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
         await bob.getByRole("button", { name: "Stop" }).click();
       }
       await bob.getByRole("button", { name: "Ask again" }).click();
-      const last = bob.locator("li.assistant").last();
-      await last.getByRole("button", { name: "Not helpful" }).waitFor();
-      expect(await last.locator("strong").innerText()).toBe("Answer:");
+      await answer.getByRole("button", { name: "Not helpful" }).waitFor();
+      expect(await answer.locator("strong").innerText()).toBe("Answer:");
       expect(await bob.getByText(question).count()).toBe(1);
     }
 
