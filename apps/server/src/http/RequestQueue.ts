@@ -8,13 +8,16 @@ import { Context } from "effect";
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 /**
- * For how many milliseconds an iteration starts requests, and then refuses others. A request starts in 0.1 ms, but an ask
- * takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all. While nobody else waits,
- * more are started at once, because statements and responses that are sent together cost a seventh less.
+ * For how many milliseconds an iteration starts requests, and then refuses others. A request starts in 0.1 ms, but an
+ * ask takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all. If a client is
+ * alone, more are started at once: their statements and responses are sent together, and an ask costs a seventh less.
  */
 const slice = { start: 0.5, startAlone: 2, refuse: 2 };
 
-/** A client is alone if no other credential has been sent for this long, in milliseconds. */
+/**
+ * A client is alone once all credentials have been its own for this many milliseconds. Requests without a credential,
+ * such as probes and pages, do not count.
+ */
 const aloneAfter = 5_000;
 
 /**
@@ -68,7 +71,7 @@ export const makeRequestQueue = () => {
   /** Starts a request in its turn: at once if it is the first of an iteration in which none is waiting. */
   const enter = (request: QueuedRequest, response: ServerResponse, begin: () => void): void => {
     const credential = String(request.headers["x-api-key"] ?? "");
-    if (credential !== lastCredential) {
+    if (credential !== "" && credential !== lastCredential) {
       lastCredential = credential;
       lastChangeAt = performance.now();
     }
