@@ -113,8 +113,8 @@ const make = Effect.gen(function* () {
      * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`.
      *
      * Every method fails with `ArgumentInvalid` if an argument is invalid. In every method, `visitor` is the only user
-     * whose chats are accessible (the `visitor` of a `Principal`), or `null` for every user. A chat that a visitor creates
-     * has the visitor as its `userRef`; any other `userRef` fails with `UserRefNotGranted`.
+     * whose chats are accessible (the `visitor` of a `Principal`), or `null` for every user. A chat that a visitor
+     * creates has the visitor as its `userRef`; any other `userRef` fails with `UserRefNotGranted`.
      */
     create,
     /** Returns a page of the chatbot's chats, and the number of chats that match. */

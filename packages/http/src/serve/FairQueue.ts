@@ -25,7 +25,7 @@ export class FairQueue<Item> {
       for (const [visitor, items] of line)
         if (isReady({ apiKeyId, visitor })) {
           const item = items.shift();
-          this.#moveBack({ apiKeyId, visitor }, line, items);
+          this.#moveClientBack({ apiKeyId, visitor }, line, items);
           return item;
         }
     return undefined;
@@ -38,18 +38,18 @@ export class FairQueue<Item> {
     const index = items.indexOf(item);
     if (line === undefined || index < 0) return;
     items.splice(index, 1);
-    this.#moveBack(client, line, items);
+    this.#moveClientBack(client, line, items);
   }
 
-  #moveBack({ apiKeyId, visitor }: Client, line: Line<Item>, items: Array<Item>): void {
+  #moveClientBack({ apiKeyId, visitor }: Client, line: Line<Item>, items: Array<Item>): void {
     moveBack(line, visitor, items, items.length);
     moveBack(this.#lines, apiKeyId, line, line.size);
   }
 }
 
-/** Makes an entry the last one of its map, or deletes it if it is empty. */
+/** Makes an entry the last one of its map, or deletes it if its value has no items: `size` is 0. */
 const moveBack = <Key, Value>(map: Map<Key, Value>, key: Key, value: Value, size: number): void => {
-  // A map that only ever loses and gains the same entry would be rebuilt again and again.
+  // The only entry is the last one already. V8 rebuilds a map after a few deletions.
   if (map.size === 1 && size > 0) return;
   map.delete(key);
   if (size > 0) map.set(key, value);
