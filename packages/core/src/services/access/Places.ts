@@ -19,10 +19,10 @@ export const makePlaces = (limit: number) => {
   const counts = new Map<string, number>();
   const countOf = (group: string) => counts.get(group) ?? 0;
   /** The groups that a client belongs to: all clients, its key, and itself as a visitor. */
-  const groupsOf = ({ apiKeyId, visitor }: Client) => {
-    const groups = apiKeyId == null ? [""] : ["", apiKeyId];
-    return visitor == null ? groups : [...groups, `${apiKeyId}/${visitor}`];
-  };
+  const groupsOf = ({ apiKeyId, visitor }: Client) =>
+    ["", apiKeyId, visitor == null ? null : `${apiKeyId}/${visitor}`].filter(
+      (group) => group != null,
+    );
   const change = (groups: ReadonlyArray<string>, by: 1 | -1): void => {
     for (const group of groups) counts.set(group, countOf(group) + by);
     for (const group of groups) if (countOf(group) === 0) counts.delete(group);
