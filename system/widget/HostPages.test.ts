@@ -89,7 +89,7 @@ const render = (name: string) => {
   const { body = "", doctype = "<!doctype html>", head = "", html = "", style } = hostPages[name]!;
   const sheet = style && `<link rel="stylesheet" href="/style.css?${encodeURIComponent(style)}">`;
   const key = keys[Object.keys(hostPages).indexOf(name)]!;
-  // Without a title: a page that undoes the style of everything shows it, at times before the rest, which then moves.
+  // There is no title: `* { all: unset }` would show it, and Chromium may paint it first and then shift the rest.
   return `${doctype}<html ${html}><head>${sheet ?? ""}${head}
 <script src="${shop.origin}/widget.js" data-key="${keyId(key)}" async></script></head>
 <body><h1>Host</h1><div></div>${body}<p>${"Many words. ".repeat(2000)}</p></body></html>`;

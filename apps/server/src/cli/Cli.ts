@@ -76,7 +76,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   Effect.provideService(Logger.LogToStderr, true),
 );
 
-/** The exit code of a program whose output has no reader any more: 128 and the number of SIGPIPE. */
+/** The exit code of a program whose reader has closed the pipe: 128 plus the number of SIGPIPE. */
 const brokenPipe = 141;
 
 /** Lets a server on the same machine go first: a p99 of asks of 27 ms beside a long export falls to 21. */
@@ -89,8 +89,8 @@ const leaveProcessor = () => {
 };
 
 /**
- * Runs `parley` as the main program, which exits with the command's exit code. If its output has no reader any more, as
- * in `parley chats export | head`, a command ends, and a server goes on.
+ * Runs `parley` as the main program, which exits with the command's exit code. If the reader of its output closes the
+ * pipe, as in `parley chats export | head`, a command ends, and a server keeps running.
  */
 export const main = () => {
   const isServer = process.argv[2] === "serve";

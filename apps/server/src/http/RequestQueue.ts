@@ -15,8 +15,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 const slice = { start: 0.5, startAlone: 2, refuse: 2 };
 
 /**
- * A client is alone once all credentials have been its own for this many milliseconds. Requests without a credential,
- * such as probes and pages, do not count.
+ * A client counts as alone after this many milliseconds in which no other client has sent a credential. Probes and
+ * pages, which need none, make no difference.
  */
 const aloneAfter = 5_000;
 

@@ -31,7 +31,7 @@ export interface AnswererCall extends AskOrigin {
   readonly question: string;
   /** The chat's unflagged entries, newest first, the hello entry included. They are read from the store on demand. */
   readonly earlier: AsyncIterable<Entry>;
-  /** Aborted when nobody needs the answer any more, for example when the client cancelled or the deadline passed. */
+  /** Parley aborts it if the ask ends first, for example because the client cancels or the deadline passes. */
   readonly signal: AbortSignal;
 }
 

@@ -17,9 +17,9 @@ export interface Moderation {
 export const unflagged: Moderation = { category: "none", flagged: false };
 
 /**
- * Judges a question: returns a category if the question violates the usage policy, else `null`. `signal` is aborted
- * when nobody needs the judgement any more; `ask` tells who asks, and where. If the function throws, the ask fails with
- * `AnswerUnavailable`.
+ * Judges a question: returns a category if the question violates the usage policy, else `null`. Parley aborts `signal`
+ * if the ask is cancelled. `ask` identifies the chat, the user and the API key. If the function throws, the ask fails
+ * with `AnswerUnavailable`.
  */
 export type ModeratorFunction = (
   question: string,

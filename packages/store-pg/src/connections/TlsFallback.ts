@@ -38,7 +38,7 @@ const isRefusal = (preferred: Tls, error: unknown): error is SqlError.SqlError =
 
 /** @param other the options to try if PostgreSQL refuses a connection with `preferred`; `null` if there are none */
 export const makeTlsChoice = (preferred: Tls, other: Tls | null): TlsChoice => {
-  /** One time for each connection to open with `other`, at which nobody opens it any more. */
+  /** When each of the connections to open with `other` expires, if no statement has opened it. */
   const fallbacks: Array<number> = [];
   const knownErrors = new WeakSet<SqlError.SqlError>();
   let latest = preferred;

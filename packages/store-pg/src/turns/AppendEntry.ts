@@ -57,7 +57,7 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, isClaimed: true };
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) {
-      // The turn does not hold its key any more.
+      // The turn no longer holds its key.
       const values = [chatbot, idempotencyKey!.key, id];
       const rows = yield* toStorageUnavailable(pools.writes.query(chatbot, stoppedKey, values));
       return yield* rows.length > 0 ? new AnswerStopped() : new TurnLost();

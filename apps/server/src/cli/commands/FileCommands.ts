@@ -66,7 +66,7 @@ export const copy = makeCommand("copy", {
   },
   flags: {
     file: Argument.String("file").pipe(
-      Argument.withDescription("Path of the SQLite file that no server uses any more"),
+      Argument.withDescription("Path of the SQLite file, whose server must have stopped"),
     ),
   },
   run: Effect.fnUntraced(
