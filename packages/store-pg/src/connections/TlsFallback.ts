@@ -38,7 +38,7 @@ const isRefusal = (preferred: Tls, error: unknown): error is SqlError.SqlError =
 
 /** @param other the options to try if PostgreSQL refuses a connection with `preferred`; `null` if there are none */
 export const makeTlsChoice = (preferred: Tls, other: Tls | null): TlsChoice => {
-  /** When each of the connections to open with `other` expires, if no statement has opened it. */
+  /** For each connection that is still to be opened with `other`, the time at which that attempt expires. */
   const fallbacks: Array<number> = [];
   const knownErrors = new WeakSet<SqlError.SqlError>();
   let latest = preferred;
