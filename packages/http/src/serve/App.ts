@@ -255,22 +255,23 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
   };
 
   /** Reads in turn. A turn ends when the response has been sent, so that a key's responses do not fill the memory. */
-  const readInTurn = (
-    handling: Handling,
+  const readInTurn = <E>(
+    limit: number,
+    read: Effect.Effect<Response, E>,
     principal: Principal,
     { facts, request: { source } }: Exchange,
-    { whenSent }: RequestTurns,
-  ): Handling => {
-    const handlingForKey = Effect.provideService(handling, CurrentKey, principal.apiKeyId);
+  ): Effect.Effect<Response, E> => {
+    if (turns === undefined) return read;
+    const readForKey = Effect.provideService(read, CurrentKey, principal.apiKeyId);
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(restore(awaitReadTurn(principal)), (endTurn) =>
+      Effect.flatMap(restore(awaitReadTurn(principal, limit)), (endTurn) =>
         endTurn === null
           ? refuse(facts, "slow_list")
-          : Effect.onExit(restore(handlingForKey), (exit) => {
+          : Effect.onExit(restore(readForKey), (exit) => {
               const body = Exit.isSuccess(exit) ? exit.value.body : null;
               const length = body !== null && "contentLength" in body ? body.contentLength : 0;
               const isLarge = (length ?? 0) > largeResponse;
-              return Effect.sync(() => (isLarge ? whenSent(source, endTurn) : endTurn()));
+              return Effect.sync(() => (isLarge ? turns.whenSent(source, endTurn) : endTurn()));
             }),
       ),
     );
@@ -299,12 +300,15 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
       }
       if (turns?.isExcess(request.source) === true) return refuse(facts, "event_loop");
       const ids = { chatId, entryId };
-      const handling = handlers[endpoint]({ request, facts, principal, ...ids, reportFailure });
-      if (endpoint === "ask") return admitAsk(handling, principal, exchange);
-      const isList = endpoint === "listChats" || endpoint === "history";
-      return isList && turns !== undefined
-        ? readInTurn(handling, principal, exchange, turns)
-        : handling;
+      const handling = handlers[endpoint]({
+        request,
+        facts,
+        principal,
+        ...ids,
+        reportFailure,
+        inTurn: (limit, read) => readInTurn(limit, read, principal, exchange),
+      });
+      return endpoint === "ask" ? admitAsk(handling, principal, exchange) : handling;
     });
   };
 

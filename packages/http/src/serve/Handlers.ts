@@ -40,6 +40,11 @@ type Handler = (context: {
   readonly facts: RequestFacts;
   /** Reports a failure that occurs after the stream has begun. */
   readonly reportFailure: ReportFailure;
+  /** Runs a read of at most `limit` rows when it is the key's turn. */
+  readonly inTurn: (
+    limit: number,
+    read: Effect.Effect<Response, RequestError>,
+  ) => Effect.Effect<Response, RequestError>;
   readonly principal: Principal;
   /** The chat id in the path; 0, which no chat has, if the path contains no valid id. */
   readonly chatId: ChatId;
@@ -80,17 +85,27 @@ export const makeHandlers = Effect.fnUntraced(function* (
       return toCreated(encodeChat(chat), replayed);
     }),
 
-    listChats: Effect.fnUntraced(function* ({ principal, request }) {
+    listChats: Effect.fnUntraced(function* ({ inTurn, principal, request }) {
       const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
-      const page = yield* chats.list(principal.chatbot, query, principal.visitor);
-      return toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include)));
+      const list = chats.list(principal.chatbot, query, principal.visitor);
+      return yield* inTurn(
+        query.limit,
+        Effect.map(list, (page) =>
+          toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include))),
+        ),
+      );
     }),
 
-    history: Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+    history: Effect.fnUntraced(function* ({ chatId, facts, inTurn, principal, request }) {
       const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
       facts.chat = chatId;
-      const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
-      return toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include)));
+      const history = chats.history(principal.chatbot, chatId, query, principal.visitor);
+      return yield* inTurn(
+        query.limit,
+        Effect.map(history, (page) =>
+          toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include))),
+        ),
+      );
     }),
 
     changeChat: Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {

@@ -14,22 +14,37 @@ it.effect(
     Effect.gen(function* () {
       const awaitTurn = makeReadTurns();
       const fibers = yield* Effect.forEach(Array.from({ length: 40 }), () =>
-        Effect.forkChild(awaitTurn(flood)),
+        Effect.forkChild(awaitTurn(flood, 100)),
       );
       yield* Effect.yieldNow;
       const turns = fibers.flatMap((fiber) => (fiber.pollUnsafe() === undefined ? [] : fiber));
       assert.lengthOf(turns, 14);
-      assert.isNotNull(yield* awaitTurn(polite));
+      assert.isNotNull(yield* awaitTurn(polite, 100));
     }),
+);
+
+it.effect("small pages may be read four times as often at once as large ones", () =>
+  Effect.gen(function* () {
+    const awaitTurn = makeReadTurns({ rows: 200, waiting: 10, millis: 10_000 });
+    const read = (limit: number) =>
+      Effect.forkChild(awaitTurn(flood, limit), { startImmediately: true });
+    const [large, small] = [yield* read(100), yield* read(100)];
+    const waiting = yield* Effect.forEach([1, 25, 25, 25, 25, 25, 25, 25], read);
+    (yield* Fiber.join(large))!();
+    (yield* Fiber.join(small))!();
+    yield* Effect.yieldNow;
+    const turns = waiting.filter((fiber) => fiber.pollUnsafe() !== undefined);
+    assert.lengthOf(turns, 7);
+  }),
 );
 
 it.effect("reads that wait get their turns in turn by key", () =>
   Effect.gen(function* () {
-    const awaitTurn = makeReadTurns({ reads: 1, waiting: 10, millis: 10_000 });
+    const awaitTurn = makeReadTurns({ rows: 1, waiting: 10, millis: 10_000 });
     const begun: Array<string> = [];
-    const endTurn = (yield* awaitTurn(flood))!;
+    const endTurn = (yield* awaitTurn(flood, 100))!;
     const read = (client: typeof flood) =>
-      Effect.map(awaitTurn(client), (end) => {
+      Effect.map(awaitTurn(client, 100), (end) => {
         begun.push(client.apiKeyId);
         end!();
       });
@@ -46,24 +61,24 @@ it.effect(
   "a read is refused if too many of its key are waiting, or if it has waited too long",
   () =>
     Effect.gen(function* () {
-      const awaitTurn = makeReadTurns({ reads: 1, waiting: 2, millis: 20 });
-      const endTurn = (yield* awaitTurn(polite))!;
+      const awaitTurn = makeReadTurns({ rows: 1, waiting: 2, millis: 20 });
+      const endTurn = (yield* awaitTurn(polite, 100))!;
       const waiting = yield* Effect.forEach([flood, flood], (client) =>
-        Effect.forkChild(awaitTurn(client), { startImmediately: true }),
+        Effect.forkChild(awaitTurn(client, 100), { startImmediately: true }),
       );
-      assert.isNull(yield* awaitTurn(flood));
+      assert.isNull(yield* awaitTurn(flood, 100));
       for (const fiber of waiting) assert.isNull(yield* Fiber.join(fiber));
       endTurn();
-      assert.isNotNull(yield* awaitTurn(flood));
+      assert.isNotNull(yield* awaitTurn(flood, 100));
     }),
 );
 
 it.effect("a read whose client leaves while it waits gives up its place", () =>
   Effect.gen(function* () {
-    const awaitTurn = makeReadTurns({ reads: 1, waiting: 10, millis: 10_000 });
-    const endTurn = (yield* awaitTurn(flood))!;
+    const awaitTurn = makeReadTurns({ rows: 1, waiting: 10, millis: 10_000 });
+    const endTurn = (yield* awaitTurn(flood, 100))!;
     const [first, second] = yield* Effect.forEach([flood, flood], (client) =>
-      Effect.forkChild(awaitTurn(client), { startImmediately: true }),
+      Effect.forkChild(awaitTurn(client, 100), { startImmediately: true }),
     );
     yield* Fiber.interrupt(first!);
     endTurn();

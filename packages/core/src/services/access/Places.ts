@@ -23,7 +23,7 @@ export const makePlaces = (limit: number) => {
     ["", apiKeyId, visitor == null ? null : `${apiKeyId}/${visitor}`].filter(
       (group) => group != null,
     );
-  const change = (groups: ReadonlyArray<string>, by: 1 | -1): void => {
+  const change = (groups: ReadonlyArray<string>, by: number): void => {
     for (const group of groups) counts.set(group, countOf(group) + by);
     for (const group of groups) if (countOf(group) === 0) counts.delete(group);
   };
@@ -38,11 +38,11 @@ export const makePlaces = (limit: number) => {
       }
       return taken >= places;
     },
-    /** Takes a place, even if there is none left, and returns the function that frees it. */
-    take: (client: Client): (() => void) => {
+    /** Takes places, even if there are none left, and returns the function that frees them. */
+    take: (client: Client, count = 1): (() => void) => {
       const groups = groupsOf(client);
-      change(groups, 1);
-      return () => change(groups.splice(0), -1);
+      change(groups, count);
+      return () => change(groups.splice(0), -count);
     },
   };
 };
