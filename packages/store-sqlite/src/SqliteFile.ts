@@ -23,7 +23,7 @@ import { makeBackground } from "./SqliteWorker.ts";
 
 /** How long a call waits for another process, in milliseconds, and how often it tries. */
 const busyFor = 5_000;
-const busyInterval = 5;
+const busyInterval = 2;
 
 /** How many bodies share a COMMIT at most. */
 const maxBodies = 64;

@@ -102,9 +102,12 @@ const toChatRow = (row: StoredChat) => ({
   lastEntryTime: row.lastEntryTime === null ? null : new Date(row.lastEntryTime),
 });
 
-/** How many chats, and how many entries, a transaction of an erasure deletes at most. */
-const chatsAtOnce = 200;
-const entriesAtOnce = 500;
+/** How many chats a transaction of an erasure reads, and how many of them, or how many entries, it deletes at most. */
+const chatsRead = 200;
+const chatsAtOnce = 25;
+const entriesAtOnce = 250;
+/** How many bytes of questions and answers it deletes at most, because SQLite overwrites them. */
+const bytesAtOnce = 2 ** 20;
 
 /** @param now returns the time of the transaction in progress */
 export const makeTx = (sql: Sql, now: () => number) => {
@@ -204,42 +207,64 @@ export const makeTx = (sql: Sql, now: () => number) => {
         });
   });
 
-  /** Adds what the entries that meet a condition cost to what erased answers cost. */
-  const keepUsage = (chatbot: number, condition: string, values: ReadonlyArray<Value>) => {
-    run(
-      `INSERT INTO erasedUsage SELECT ?1, ${dayColumn}, apiKeyId, ${modelColumns}, ${costColumns}
-       FROM entries WHERE ${condition} AND ${isAnswer} AND EXISTS (SELECT 1 FROM chatbots WHERE id = ?1)
-       GROUP BY 2, 3, 4, 5
-       ON CONFLICT DO UPDATE SET ${costs.map((cost) => `${cost} = ${cost} + excluded.${cost}`).join()}`,
-      values,
-    );
-    const oldest = new Date(now() - erasedUsageDays * 86_400_000).toISOString().slice(0, 10);
-    run("DELETE FROM erasedUsage WHERE chatbot = ? AND day < ?", [chatbot, oldest]);
+  /** Deletes chats, but not their entries, and their keys. */
+  const deleteChats = (chatbot: number, ids: ReadonlyArray<number>) => {
+    const values = [chatbot, JSON.stringify(ids)];
+    const listed = "(SELECT value FROM json_each(?2))";
+    run(`DELETE FROM chats WHERE chatbot = ?1 AND id IN ${listed}`, values);
+    run(`DELETE FROM idempotencyKeys WHERE chatbot = ?1 AND chatId IN ${listed}`, values);
+    run("INSERT INTO remains SELECT ?1, value FROM json_each(?2)", values);
+    run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
+  };
+
+  /** Deletes some rows of a chatbot that no longer exists. */
+  const clearChatbot = (chatbot: number): void => {
+    const chats = `SELECT id FROM chats WHERE chatbot = ? LIMIT ${chatsAtOnce}`;
+    const ids = all<{ readonly id: number }>(chats, [chatbot]).map(({ id }) => id);
+    if (ids.length > 0) return deleteChats(chatbot, ids);
+    const some = `SELECT key FROM idempotencyKeys WHERE chatbot = ?1 LIMIT ${entriesAtOnce}`;
+    if (run(`DELETE FROM idempotencyKeys WHERE chatbot = ?1 AND key IN (${some})`, [chatbot]) === 0)
+      run("DELETE FROM remains WHERE chatbot = ?", [chatbot]);
   };
 
   /** Deletes some of what erased chats have left. Returns whether there may be more. */
   const clear = (): boolean => {
-    let limit = entriesAtOnce;
-    const remains = all<{ rowid: number; chatbot: number; chatId: number | null }>(
-      `SELECT rowid, chatbot, chatId FROM remains LIMIT ${chatsAtOnce}`,
+    const remains = first<{ readonly chatbot: number; readonly chatId: number | null }>(
+      "SELECT chatbot, chatId FROM remains ORDER BY chatId IS NULL LIMIT 1",
+      [],
     );
-    if (remains.length === 0) return false;
+    if (remains === undefined) return false;
     onErasure();
     run("UPDATE file SET erasedAt = ?", [now()]);
-    for (const { chatbot, chatId, rowid } of remains) {
-      const tables = chatId === null ? ["chats", "idempotencyKeys", "entries"] : ["entries"];
-      for (const table of tables) {
-        const id = table === "idempotencyKeys" ? "key" : "id";
-        const ofChat = chatId === null ? "?2 IS NULL" : "chatId = ?2";
-        const some = `SELECT ${id} FROM ${table} WHERE chatbot = ?1 AND ${ofChat} LIMIT ?3`;
-        const condition = `chatbot = ?1 AND ${id} IN (${some})`;
-        if (chatId !== null) keepUsage(chatbot, condition, [chatbot, chatId, limit]);
-        limit -= run(`DELETE FROM ${table} WHERE ${condition}`, [chatbot, chatId, limit]);
-        if (limit === 0) return true;
-      }
-      run("DELETE FROM remains WHERE rowid = ?", [rowid]);
+    if (remains.chatId === null) {
+      clearChatbot(remains.chatbot);
+      return true;
     }
-    return remains.length === chatsAtOnce;
+    const entries = all<{ readonly rowid: number; readonly bytes: number }>(
+      `SELECT entries.rowid, octet_length(question) + octet_length(answer) AS bytes
+       FROM remains CROSS JOIN entries USING (chatbot, chatId) LIMIT ${entriesAtOnce}`,
+    );
+    let bytes = 0;
+    const some = entries.filter(
+      (entry, index) => (bytes += entry.bytes) <= bytesAtOnce || index === 0,
+    );
+    // What erased answers cost is kept.
+    const ids = JSON.stringify(some.map(({ rowid }) => rowid));
+    run(
+      `INSERT INTO erasedUsage SELECT chatbot, ${dayColumn}, apiKeyId, ${modelColumns}, ${costColumns}
+       FROM entries WHERE rowid IN (SELECT value FROM json_each(?)) AND ${isAnswer}
+         AND chatbot IN (SELECT id FROM chatbots)
+       GROUP BY 1, 2, 3, 4, 5
+       ON CONFLICT DO UPDATE SET ${costs.map((cost) => `${cost} = ${cost} + excluded.${cost}`).join()}`,
+      [ids],
+    );
+    const oldest = new Date(now() - erasedUsageDays * 86_400_000).toISOString().slice(0, 10);
+    const ofChatbots = "chatbot IN (SELECT chatbot FROM remains)";
+    run(`DELETE FROM erasedUsage WHERE ${ofChatbots} AND day < ?`, [oldest]);
+    run("DELETE FROM entries WHERE rowid IN (SELECT value FROM json_each(?))", [ids]);
+    if (some.length < entries.length || entries.length === entriesAtOnce) return true;
+    run("DELETE FROM remains WHERE chatId IS NOT NULL", []);
+    return first("SELECT 1 FROM remains", []) !== undefined;
   };
 
   const tx: Tx & Lists = {
@@ -460,18 +485,15 @@ export const makeTx = (sql: Sql, now: () => number) => {
           : ["", "", []];
       const rows = all<StoredChat>(
         `SELECT ${chatColumns}, lastEntryTime FROM chats ${from} WHERE chatbot = ?1 AND id > ?2 ${ofUser}
-         ORDER BY id LIMIT ${chatsAtOnce}`,
+         ORDER BY id LIMIT ${which._tag === "Chat" ? 1 : chatsRead}`,
         [chatbot, after, ...user],
       );
-      const ids = rows.filter((row) => erasesChat(which, toChatRow(row))).map(({ id }) => id);
-      for (const id of ids) {
-        run("DELETE FROM chats WHERE chatbot = ? AND id = ?", [chatbot, id]);
-        run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND chatId = ?", [chatbot, id]);
-        insert("remains", { chatbot, chatId: id });
-      }
-      if (ids.length > 0)
-        run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
-      const isLast = which._tag === "Chat" || rows.length < chatsAtOnce;
+      const ids = rows
+        .filter((row) => erasesChat(which, toChatRow(row)))
+        .map(({ id }) => id)
+        .slice(0, chatsAtOnce);
+      if (ids.length > 0) deleteChats(chatbot, ids);
+      const isLast = which._tag === "Chat" || (rows.length < chatsRead && ids.length < chatsAtOnce);
       if (isLast && which._tag !== "Chat") {
         const keysWithoutChat = all<{ readonly key: string; readonly record: string }>(
           "SELECT key, record FROM idempotencyKeys WHERE chatbot = ? AND chatId IS NULL",
@@ -483,7 +505,8 @@ export const makeTx = (sql: Sql, now: () => number) => {
           onErasure();
         }
       }
-      return { erased: ids.length, next: isLast ? null : rows.at(-1)!.id, isClear: !clear() };
+      const last = ids[chatsAtOnce - 1] ?? rows.at(-1)?.id ?? null;
+      return { erased: ids.length, next: isLast ? null : last, isClear: !clear() };
     }),
     clear: verb(clear),
     /** Whether texts have been erased since the file was rewritten, at least a day ago. */
@@ -511,7 +534,7 @@ export interface Transactions {
   readonly rewriteIfDue: Effect.Effect<void, StorageUnavailable>;
 }
 
-/** Between two transactions of a long operation, other processes get a turn: they try every 5 ms. */
+/** Between two transactions of a long operation, other processes get a turn: they try every 2 ms. */
 const pause = Effect.callback<void>((resume) => {
   const timer = setTimeout(() => resume(Effect.void), 12);
   return Effect.sync(() => clearTimeout(timer));

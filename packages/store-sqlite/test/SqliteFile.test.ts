@@ -19,6 +19,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll } from "vitest";
+import { openDatabase } from "../src/SqliteFile.ts";
+import { makeRows } from "../src/SqliteRows.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "parley-file-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -186,6 +188,29 @@ it.effect("what a killed process was erasing is erased when the file is opened a
       }),
     );
     db.close();
+  }),
+);
+
+it.effect("an erasure deletes at most a megabyte of text, or one entry, in a transaction", () =>
+  Effect.gen(function* () {
+    yield* on("large", Effect.andThen(registerChatbot, create));
+    const db = new DatabaseSync(path("large"));
+    const columns = "chatbot, id, chatId, question, answer, moderation, flagged, createTime";
+    for (const id of [11, 12, 13])
+      db.exec(
+        `INSERT INTO entries (${columns}) VALUES (1, ${id}, 1, '?', hex(zeroblob(4e5)), '', 0, 0)`,
+      );
+    db.close();
+    const database = yield* openDatabase(path("large"));
+    let writes = 0;
+    const { rows } = makeRows({
+      ...database,
+      write: (body) => Effect.suspend(() => (writes++, database.write(body))),
+    });
+    yield* rows.erase(chatbot, { _tag: "Chat", id: 1 as never }, () => {});
+    assert.strictEqual(writes, 3);
+    const [size] = yield* database.read((tx) => tx.sizes());
+    assert.strictEqual(size?.entries, 0);
   }),
 );
 
