@@ -66,10 +66,10 @@ export const entryPage = (
   visitor: string | null = null,
 ): Statement => {
   const direction = query.id === null ? positionDirection(query.orderBy) : undefined;
-  const orderBy =
+  const orderIn = (relation: string) =>
     direction === undefined
-      ? query.orderBy
-      : [{ field: "id" as const, descending: direction === "desc" }];
+      ? orderOf(relation, query.orderBy, sortColumns)
+      : `${relation}.position ${direction}`;
   // An erasure deletes whole chats, so the positions of a chat's entries have no gaps.
   const seek = {
     asc: "position > seen.last + $4::int8",
@@ -92,10 +92,10 @@ select (${query.id === null ? "chat.entries - seen.last" : `select count(*) ${ma
   ${entryColumns("page", query.include)}
 from chat cross join lateral (select ${lastSeen} as last) seen left join lateral (
   select * ${matchClause}
-  order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
+  order by ${orderIn("candidate")} limit $3::int8 ${offset}
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8${ownership}
-order by ${orderOf("page", orderBy, sortColumns)}`,
+order by ${orderIn("page")}`,
     values,
   };
 };
