@@ -210,9 +210,9 @@ export const makeTx = (sql: Sql, now: () => number) => {
   /** Deletes chats, but not their entries, and their keys. */
   const deleteChats = (chatbot: number, ids: ReadonlyArray<number>) => {
     const values = [chatbot, JSON.stringify(ids)];
-    const listed = "(SELECT value FROM json_each(?2))";
-    run(`DELETE FROM chats WHERE chatbot = ?1 AND id IN ${listed}`, values);
-    run(`DELETE FROM idempotencyKeys WHERE chatbot = ?1 AND chatId IN ${listed}`, values);
+    const idList = "(SELECT value FROM json_each(?2))";
+    run(`DELETE FROM chats WHERE chatbot = ?1 AND id IN ${idList}`, values);
+    run(`DELETE FROM idempotencyKeys WHERE chatbot = ?1 AND chatId IN ${idList}`, values);
     run("INSERT INTO remains SELECT ?1, value FROM json_each(?2)", values);
     run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
   };
