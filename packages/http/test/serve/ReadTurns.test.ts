@@ -23,15 +23,15 @@ it.effect(
     }),
 );
 
-it.effect("small pages may be read four times as often at once as large ones", () =>
+it.effect("four times as many small pages as large ones are read at once", () =>
   Effect.gen(function* () {
     const awaitTurn = makeReadTurns({ rows: 200, waiting: 10, millis: 10_000 });
     const read = (limit: number) =>
       Effect.forkChild(awaitTurn(flood, limit), { startImmediately: true });
-    const [large, small] = [yield* read(100), yield* read(100)];
+    const [first, second] = [yield* read(100), yield* read(100)];
     const waiting = yield* Effect.forEach([1, 25, 25, 25, 25, 25, 25, 25], read);
-    (yield* Fiber.join(large))!();
-    (yield* Fiber.join(small))!();
+    (yield* Fiber.join(first))!();
+    (yield* Fiber.join(second))!();
     yield* Effect.yieldNow;
     const turns = waiting.filter((fiber) => fiber.pollUnsafe() !== undefined);
     assert.lengthOf(turns, 7);
