@@ -534,9 +534,12 @@ export interface Transactions {
   readonly rewriteIfDue: Effect.Effect<void, StorageUnavailable>;
 }
 
-/** Between two transactions of a long operation, other processes get a turn: they try every 2 ms. */
+/**
+ * Between two transactions of a long operation, other processes get a turn: they try every 2 ms. Beside an erasure, asks
+ * take 19 ms (p99) with 20 ms between its transactions, 27 with 12, and 15 without an erasure.
+ */
 const pause = Effect.callback<void>((resume) => {
-  const timer = setTimeout(() => resume(Effect.void), 12);
+  const timer = setTimeout(() => resume(Effect.void), 20);
   return Effect.sync(() => clearTimeout(timer));
 });
 
