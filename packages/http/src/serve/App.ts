@@ -256,7 +256,7 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
 
   /** Reads in turn. A turn ends when the response has been sent, so that a key's responses do not fill the memory. */
   const readInTurn = <E>(
-    limit: number,
+    rows: number,
     read: Effect.Effect<Response, E>,
     principal: Principal,
     { facts, request: { source } }: Exchange,
@@ -264,7 +264,7 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     if (turns === undefined) return read;
     const readForKey = Effect.provideService(read, CurrentKey, principal.apiKeyId);
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(restore(awaitReadTurn(principal, limit)), (endTurn) =>
+      Effect.flatMap(restore(awaitReadTurn(principal, rows)), (endTurn) =>
         endTurn === null
           ? refuse(facts, "slow_list")
           : Effect.onExit(restore(readForKey), (exit) => {
@@ -306,7 +306,7 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
         principal,
         ...ids,
         reportFailure,
-        inTurn: (limit, read) => readInTurn(limit, read, principal, exchange),
+        inTurn: (rows, read) => readInTurn(rows, read, principal, exchange),
       });
       return endpoint === "ask" ? admitAsk(handling, principal, exchange) : handling;
     });

@@ -8,6 +8,8 @@ import {
   Chats,
   defaultEntryQuery,
   defaultChatQuery,
+  type ChatQuery,
+  type EntryQuery,
   type Metadata,
   type Principal,
 } from "@parley/core";
@@ -40,9 +42,9 @@ type Handler = (context: {
   readonly facts: RequestFacts;
   /** Reports a failure that occurs after the stream has begun. */
   readonly reportFailure: ReportFailure;
-  /** Runs a read of at most `limit` rows when it is the key's turn. */
+  /** Runs a read when it is the key's turn. `rows` is what it counts as, among those that run at once. */
   readonly inTurn: (
-    limit: number,
+    rows: number,
     read: Effect.Effect<Response, RequestError>,
   ) => Effect.Effect<Response, RequestError>;
   readonly principal: Principal;
@@ -54,6 +56,16 @@ type Handler = (context: {
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
+
+/**
+ * How many rows a list counts as while it is read. Any but a first page in the default order may take as long as the
+ * longest page, whatever its limit.
+ */
+const rowsOf = (query: ChatQuery | EntryQuery): number => {
+  const isFiltered = "search" in query ? Boolean(query.search) : query.after !== null;
+  const isQuick = query.page === 1 && query.orderBy[0].field === "id" && !isFiltered;
+  return isQuick ? query.limit : 100;
+};
 
 const toOk = (data: object): Response => toJsonResponse({ status: 200, data });
 
@@ -89,7 +101,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
       const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
       const list = chats.list(principal.chatbot, query, principal.visitor);
       return yield* inTurn(
-        query.limit,
+        rowsOf(query),
         Effect.map(list, (page) =>
           toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include))),
         ),
@@ -101,7 +113,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
       facts.chat = chatId;
       const history = chats.history(principal.chatbot, chatId, query, principal.visitor);
       return yield* inTurn(
-        query.limit,
+        rowsOf(query),
         Effect.map(history, (page) =>
           toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include))),
         ),

@@ -3,30 +3,44 @@ import { Effect } from "effect";
 import { FairQueue } from "./FairQueue.ts";
 
 /**
- * For how many rows reads run at once; of each key, how many reads wait, and for how many milliseconds. An entry may have
- * 100 kB and takes three times that while it is encoded; a waiting read takes 30 kB. A read counts as at least
- * `leastRows`, so that 64 run at once at most: with 16, a list among 128 connections takes 5 % more CPU.
+ * How many rows are read at once; of each key, how many reads wait, and for how many milliseconds. An entry may have
+ * 100 kB and takes three times that while it is encoded; a waiting read takes 30 kB.
  */
 const limits = { rows: 1_600, waiting: 2_000, millis: 10_000 };
+/**
+ * What a smaller read counts as, so that at most 64 run at once. With 100, which is 16 at once, a list among 128
+ * connections takes 5 % more CPU.
+ */
 const leastRows = 25;
 
 /** Lets the keys read lists and histories in turn. A read that has to wait too long, or behind too many, is refused. */
 export const makeReadTurns = ({ millis, rows, waiting } = limits) => {
   const [places, waitingPlaces] = [makePlaces(rows), makePlaces(Infinity)];
   const queue = new FairQueue<() => void>();
-  const shiftReady = () => queue.shift((client) => !places.isFull(client));
+  let isBeginning = false;
+  /** Begins the reads that may run now. Some of them end, and call this, before `begin` returns. */
+  const beginNext = () => {
+    if (isBeginning) return;
+    isBeginning = true;
+    const shift = () => queue.shift((client) => !places.isFull(client));
+    try {
+      for (let begin = shift(); begin !== undefined; begin = shift()) begin();
+    } finally {
+      isBeginning = false;
+    }
+  };
   /**
    * Waits for the client's turn. Returns the function that ends it, or `null` if the read is refused.
    *
-   * @param limit how many rows the read returns at most
+   * @param count how many rows the read counts as
    */
-  return (client: Client, limit: number): Effect.Effect<(() => void) | null> =>
+  return (client: Client, count: number): Effect.Effect<(() => void) | null> =>
     Effect.suspend(() => {
       const take = () => {
-        const free = places.take(client, Math.max(limit, leastRows));
+        const free = places.take(client, Math.max(count, leastRows));
         return () => {
           free();
-          for (let begin = shiftReady(); begin !== undefined; begin = shiftReady()) begin();
+          beginNext();
         };
       };
       if (!places.isFull(client)) return Effect.succeed(take());

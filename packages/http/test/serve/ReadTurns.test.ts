@@ -23,7 +23,7 @@ it.effect(
     }),
 );
 
-it.effect("four times as many small pages as large ones are read at once", () =>
+it.effect("a large page takes the places of four small ones", () =>
   Effect.gen(function* () {
     const awaitTurn = makeReadTurns({ rows: 200, waiting: 10, millis: 10_000 });
     const read = (limit: number) =>
@@ -71,6 +71,24 @@ it.effect(
       endTurn();
       assert.isNotNull(yield* awaitTurn(flood, 100));
     }),
+);
+
+it.effect("two thousand reads that wait, and end as soon as they begin, all end", () =>
+  Effect.gen(function* () {
+    const awaitTurn = makeReadTurns({ rows: 1, waiting: 2_000, millis: 10_000 });
+    const endTurn = (yield* awaitTurn(flood, 100))!;
+    let ends = 0;
+    const read = Effect.map(awaitTurn(flood, 100), (end) => {
+      ends++;
+      end!();
+    });
+    const fibers = yield* Effect.forEach(Array.from({ length: 2_000 }), () =>
+      Effect.forkChild(read, { startImmediately: true }),
+    );
+    endTurn();
+    yield* Effect.forEach(fibers, Fiber.join);
+    assert.strictEqual(ends, 2_000);
+  }),
 );
 
 it.effect("a read whose client leaves while it waits gives up its place", () =>
