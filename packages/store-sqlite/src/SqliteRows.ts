@@ -102,12 +102,17 @@ const toChatRow = (row: StoredChat) => ({
   lastEntryTime: row.lastEntryTime === null ? null : new Date(row.lastEntryTime),
 });
 
-/** How many chats a transaction of an erasure reads, and how many of them, or how many entries, it deletes at most. */
+/** How many chats a transaction of an erasure reads at most. */
 const chatsRead = 200;
+/** How many chats it deletes at most. */
 const chatsAtOnce = 25;
+/** How many entries, or how many idempotency keys of a deleted chatbot, it deletes at most. */
 const entriesAtOnce = 250;
-/** How many bytes of questions and answers it deletes at most, because SQLite overwrites them. */
+/** How many bytes of entries it deletes at most, unless a single entry has more, because SQLite overwrites them. */
 const bytesAtOnce = 2 ** 20;
+const bytesOfEntry = ["question", "answer", "metadata", "comment"]
+  .map((column) => `ifnull(octet_length(${column}), 0)`)
+  .join(" + ");
 
 /** @param now returns the time of the transaction in progress */
 export const makeTx = (sql: Sql, now: () => number) => {
@@ -207,7 +212,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
         });
   });
 
-  /** Deletes chats, but not their entries, and their keys. */
+  /** Deletes chats and their idempotency keys, and notes in `remains` that their entries are to be deleted. */
   const deleteChats = (chatbot: number, ids: ReadonlyArray<number>) => {
     const values = [chatbot, JSON.stringify(ids)];
     const idList = "(SELECT value FROM json_each(?2))";
@@ -217,38 +222,54 @@ export const makeTx = (sql: Sql, now: () => number) => {
     run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
   };
 
-  /** Deletes some rows of a chatbot that no longer exists. */
+  /**
+   * Deletes some chats of a deleted chatbot or, after the last, keys. Entries of chats that are gone, which an earlier
+   * process may have left, are noted in `remains`, too.
+   */
   const clearChatbot = (chatbot: number): void => {
     const chats = `SELECT id FROM chats WHERE chatbot = ? LIMIT ${chatsAtOnce}`;
     const ids = all<{ readonly id: number }>(chats, [chatbot]).map(({ id }) => id);
     if (ids.length > 0) return deleteChats(chatbot, ids);
+    const ofEntries = `SELECT DISTINCT chatbot, chatId FROM entries WHERE chatbot = ? LIMIT ${chatsAtOnce}`;
+    if (run(`INSERT INTO remains ${ofEntries}`, [chatbot]) > 0) return;
     const some = `SELECT key FROM idempotencyKeys WHERE chatbot = ?1 LIMIT ${entriesAtOnce}`;
     if (run(`DELETE FROM idempotencyKeys WHERE chatbot = ?1 AND key IN (${some})`, [chatbot]) === 0)
       run("DELETE FROM remains WHERE chatbot = ?", [chatbot]);
   };
 
-  /** Deletes some of what erased chats have left. Returns whether there may be more. */
-  const clear = (): boolean => {
-    const remains = first<{ readonly chatbot: number; readonly chatId: number | null }>(
-      "SELECT chatbot, chatId FROM remains ORDER BY chatId IS NULL LIMIT 1",
-      [],
-    );
-    if (remains === undefined) return false;
+  const hasRemains = (ofChats: boolean) => {
+    const condition = ofChats ? "WHERE chatId IS NOT NULL" : "";
+    return first(`SELECT 1 FROM remains ${condition} LIMIT 1`, []) !== undefined;
+  };
+
+  /**
+   * Deletes some of what erased chats have left or, if there is nothing, some of what deleted chatbots have left.
+   * Returns whether there may be more.
+   *
+   * @param ofChats whether deleted chatbots do not matter: an erasure does not wait for them
+   */
+  const clear = (ofChats: boolean): boolean => {
+    if (!hasRemains(ofChats)) return false;
     onErasure();
     run("UPDATE file SET erasedAt = ?", [now()]);
-    if (remains.chatId === null) {
-      clearChatbot(remains.chatbot);
-      return true;
+    if (!hasRemains(true)) {
+      const { chatbot } = first<{ readonly chatbot: number }>("SELECT chatbot FROM remains", [])!;
+      clearChatbot(chatbot);
     }
+    clearEntries();
+    return hasRemains(ofChats);
+  };
+
+  /** Deletes some entries of erased chats, and keeps what their answers cost. */
+  const clearEntries = (): void => {
     const entries = all<{ readonly rowid: number; readonly bytes: number }>(
-      `SELECT entries.rowid, octet_length(question) + octet_length(answer) AS bytes
+      `SELECT entries.rowid, ${bytesOfEntry} AS bytes
        FROM remains CROSS JOIN entries USING (chatbot, chatId) LIMIT ${entriesAtOnce}`,
     );
     let bytes = 0;
     const some = entries.filter(
       (entry, index) => (bytes += entry.bytes) <= bytesAtOnce || index === 0,
     );
-    // What erased answers cost is kept.
     const ids = JSON.stringify(some.map(({ rowid }) => rowid));
     run(
       `INSERT INTO erasedUsage SELECT chatbot, ${dayColumn}, apiKeyId, ${modelColumns}, ${costColumns}
@@ -262,9 +283,8 @@ export const makeTx = (sql: Sql, now: () => number) => {
     const ofChatbots = "chatbot IN (SELECT chatbot FROM remains)";
     run(`DELETE FROM erasedUsage WHERE ${ofChatbots} AND day < ?`, [oldest]);
     run("DELETE FROM entries WHERE rowid IN (SELECT value FROM json_each(?))", [ids]);
-    if (some.length < entries.length || entries.length === entriesAtOnce) return true;
-    run("DELETE FROM remains WHERE chatId IS NOT NULL", []);
-    return first("SELECT 1 FROM remains", []) !== undefined;
+    if (some.length === entries.length && entries.length < entriesAtOnce)
+      run("DELETE FROM remains WHERE chatId IS NOT NULL", []);
   };
 
   const tx: Tx & Lists = {
@@ -506,7 +526,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
         }
       }
       const last = ids[chatsAtOnce - 1] ?? rows.at(-1)?.id ?? null;
-      return { erased: ids.length, next: isLast ? null : last, isClear: !clear() };
+      return { erased: ids.length, next: isLast ? null : last, isClear: !clear(true) };
     }),
     clear: verb(clear),
     /** Whether texts have been erased since the file was rewritten, at least a day ago. */
@@ -581,11 +601,11 @@ const toEntryRecord = ({ usage, ...row }: StoredEntry): ArchiveRecord => ({
 const usageOf = ({ usage }: StoredUsage) => (usage === null ? null : JSON.parse(usage));
 
 export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Transactions) => {
-  /** Deletes the rows that erased chats have left; their texts may stay in the write-ahead log. */
-  const clearRows = Effect.gen(function* () {
-    while (yield* write((tx) => tx.clear())) yield* pause;
+  /** Deletes what `clear` of the transaction deletes; the texts may stay in the write-ahead log. */
+  const clearRows = Effect.fnUntraced(function* (ofChats: boolean) {
+    while (yield* write((tx) => tx.clear(ofChats))) yield* pause;
   });
-  const clear = Effect.andThen(clearRows, emptyLog);
+  const clear = Effect.andThen(clearRows(false), emptyLog);
   const onSnapshot = <A>(stream: (read: Read) => Stream.Stream<A, StorageUnavailable>) =>
     Stream.unwrap(
       Effect.map(background.snapshot, (run) => stream((...query) => run(query) as never)),
@@ -594,7 +614,8 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
     recordsAtOnce: 500,
     write: (scope, body) => {
       // The ids of an import may be those of chats that are being erased.
-      const written = scope._tag === "Import" ? Effect.andThen(clear, write(body)) : write(body);
+      const written =
+        scope._tag === "Import" ? Effect.andThen(clearRows(true), write(body)) : write(body);
       // Only a deleted chatbot leaves anything.
       return scope._tag === "Registry" ? Effect.tap(written, clear) : written;
     },
@@ -608,7 +629,7 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
           Effect.tap(({ erased }) => Effect.sync(() => onErased(erased))),
           Effect.uninterruptible,
         );
-        if (!part.isClear) yield* clearRows;
+        if (!part.isClear) yield* clearRows(true);
         ({ next } = part);
         if (next !== null) yield* pause;
       }

@@ -50,7 +50,7 @@ interface Reply {
   readonly error?: { readonly errcode?: number; readonly message: string };
 }
 
-/** How many reads wait for the thread at most; a further one fails. */
+/** How many reads wait for the thread at most; a further one fails. The server runs as many slow lists at once. */
 const maxReads = 16;
 
 /** Starts the thread with the first statement. `toFailure` is for what a statement has thrown there. */

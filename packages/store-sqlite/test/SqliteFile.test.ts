@@ -191,26 +191,65 @@ it.effect("what a killed process was erasing is erased when the file is opened a
   }),
 );
 
-it.effect("an erasure deletes at most a megabyte of text, or one entry, in a transaction", () =>
-  Effect.gen(function* () {
-    yield* on("large", Effect.andThen(registerChatbot, create));
-    const db = new DatabaseSync(path("large"));
-    const columns = "chatbot, id, chatId, question, answer, moderation, flagged, createTime";
-    for (const id of [11, 12, 13])
-      db.exec(
-        `INSERT INTO entries (${columns}) VALUES (1, ${id}, 1, '?', hex(zeroblob(4e5)), '', 0, 0)`,
-      );
-    db.close();
-    const database = yield* openDatabase(path("large"));
-    let writes = 0;
-    const { rows } = makeRows({
+const entryFields = "chatbot, id, chatId, question, answer, moderation, flagged, createTime";
+/** Inserts entries of a chat, and returns how often `work` writes, and the counts of rows that it leaves. */
+const eraseEntries = Effect.fnUntraced(function* (
+  name: string,
+  entries: string,
+  work: (rows: ReturnType<typeof makeRows>) => Effect.Effect<unknown, StorageUnavailable>,
+) {
+  yield* on(name, Effect.andThen(registerChatbot, create));
+  const db = new DatabaseSync(path(name));
+  db.exec(entries);
+  const database = yield* openDatabase(path(name));
+  let writes = 0;
+  yield* work(
+    makeRows({
       ...database,
       write: (body) => Effect.suspend(() => (writes++, database.write(body))),
-    });
-    yield* rows.erase(chatbot, { _tag: "Chat", id: 1 as never }, () => {});
-    assert.strictEqual(writes, 3);
-    const [size] = yield* database.read((tx) => tx.sizes());
-    assert.strictEqual(size?.entries, 0);
+    }),
+  );
+  const counts = ["chats", "entries", "idempotencyKeys", "remains"].map(
+    (table) => db.prepare(`SELECT count(*) AS count FROM ${table}`).get()!["count"],
+  );
+  const usage = db.prepare("SELECT sum(answers) AS answers FROM erasedUsage").get()!["answers"];
+  db.close();
+  return { counts, usage, writes };
+});
+const eraseChat = ({ rows }: ReturnType<typeof makeRows>) =>
+  rows.erase(chatbot, { _tag: "Chat", id: 1 as never }, () => {});
+const numbers = (count: number) =>
+  `WITH RECURSIVE numbers (n) AS (SELECT 11 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${count + 10})`;
+
+it.effect("an erasure deletes at most a megabyte of text, or one entry, in a transaction", () =>
+  Effect.gen(function* () {
+    const entries = `${numbers(3)} INSERT INTO entries (${entryFields})
+      SELECT 1, n, 1, '?', hex(zeroblob(6e5)), '', 0, 0 FROM numbers`;
+    const result = yield* eraseEntries("large", entries, eraseChat);
+    assert.deepStrictEqual(result, { counts: [0, 0, 0, 0], usage: 3, writes: 4 });
+  }),
+);
+
+it.effect("a chat with more entries than a transaction deletes is erased, and its usage kept", () =>
+  Effect.gen(function* () {
+    const entries = `${numbers(600)} INSERT INTO entries (${entryFields})
+      SELECT 1, n, 1, '?', 'answer', '', 0, 0 FROM numbers`;
+    const { counts, usage } = yield* eraseEntries("long", entries, eraseChat);
+    assert.deepStrictEqual([counts, usage], [[0, 0, 0, 0], 600]);
+  }),
+);
+
+it.effect("a deleted chatbot leaves no chats, entries, keys or usage", () =>
+  Effect.gen(function* () {
+    const rows = `
+      ${numbers(60)} INSERT INTO chats (chatbot, id, createTime) SELECT 1, n, 0 FROM numbers;
+      ${numbers(300)} INSERT INTO idempotencyKeys (chatbot, key, madeAt, record) SELECT 1, n, 0, '{}' FROM numbers;
+      -- The chat of the last ones is gone, as if a process had been killed.
+      ${numbers(300)} INSERT INTO entries (${entryFields})
+        SELECT 1, n, min(n, 100), '?', 'answer', '', 0, 0 FROM numbers;
+      DELETE FROM chatbots; INSERT INTO remains VALUES (1, NULL)`;
+    const { counts, usage } = yield* eraseEntries("chatbot", rows, ({ clear }) => clear);
+    assert.deepStrictEqual([counts, usage], [[0, 0, 0, 0], null]);
   }),
 );
 
