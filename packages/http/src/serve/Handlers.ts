@@ -8,8 +8,6 @@ import {
   Chats,
   defaultEntryQuery,
   defaultChatQuery,
-  type ChatQuery,
-  type EntryQuery,
   type Metadata,
   type Principal,
 } from "@parley/core";
@@ -26,6 +24,7 @@ import {
 } from "../contract/Wire.ts";
 import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
+import { rowsOf } from "./ReadTurns.ts";
 import type { RequestFacts } from "./RequestTelemetry.ts";
 import {
   decodeChatsQuery,
@@ -56,16 +55,6 @@ type Handler = (context: {
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
-
-/**
- * How many rows a list counts as while it is read. Any but a first page in the default order may take as long as the
- * longest page, whatever its limit.
- */
-const rowsOf = (query: ChatQuery | EntryQuery): number => {
-  const isFiltered = "search" in query ? Boolean(query.search) : query.after !== null;
-  const isQuick = query.page === 1 && query.orderBy[0].field === "id" && !isFiltered;
-  return isQuick ? query.limit : 100;
-};
 
 const toOk = (data: object): Response => toJsonResponse({ status: 200, data });
 

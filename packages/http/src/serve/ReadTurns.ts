@@ -1,3 +1,4 @@
+import type { ChatQuery, EntryQuery } from "@parley/core";
 import { makePlaces, type Client } from "@parley/core/ports";
 import { Effect } from "effect";
 import { FairQueue } from "./FairQueue.ts";
@@ -12,6 +13,16 @@ const limits = { rows: 1_600, waiting: 2_000, millis: 10_000 };
  * connections takes 5 % more CPU.
  */
 const leastRows = 25;
+
+/**
+ * How many rows a list counts as while it is read. Any but a first page in the default order may take as long as the
+ * longest page, whatever its limit.
+ */
+export const rowsOf = (query: ChatQuery | EntryQuery): number => {
+  const isFiltered = "search" in query ? Boolean(query.search) : query.after !== null;
+  const isQuick = query.page === 1 && query.orderBy[0].field === "id" && !isFiltered;
+  return isQuick ? query.limit : 100;
+};
 
 /** Lets the keys read lists and histories in turn. A read that has to wait too long, or behind too many, is refused. */
 export const makeReadTurns = ({ millis, rows, waiting } = limits) => {

@@ -2,8 +2,9 @@
  * Reads whose responses are not sent yet keep their turns, as those of a slow client do.
  */
 import { assert, it } from "@effect/vitest";
+import { defaultChatQuery, defaultEntryQuery } from "@parley/core";
 import { Effect, Fiber } from "effect";
-import { makeReadTurns } from "../../src/serve/ReadTurns.ts";
+import { makeReadTurns, rowsOf } from "../../src/serve/ReadTurns.ts";
 
 const flood = { apiKeyId: "flood" };
 const polite = { apiKeyId: "polite" };
@@ -22,6 +23,19 @@ it.effect(
       assert.isNotNull(yield* awaitTurn(polite, 100));
     }),
 );
+
+it("a list that a store may read slowly counts as a large page, whatever its limit", () => {
+  const chats = { ...defaultChatQuery, limit: 1 };
+  const entries = { ...defaultEntryQuery, limit: 1 };
+  assert.deepStrictEqual([chats, entries].map(rowsOf), [1, 1]);
+  const slow = [
+    { ...chats, search: "a" },
+    { ...chats, page: 2 },
+    { ...chats, orderBy: [{ field: "userRef", descending: false }] as const },
+    { ...entries, after: 1 },
+  ];
+  assert.deepStrictEqual(slow.map(rowsOf), [100, 100, 100, 100]);
+});
 
 it.effect("a large page takes the places of four small ones", () =>
   Effect.gen(function* () {
