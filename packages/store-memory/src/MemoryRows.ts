@@ -5,10 +5,10 @@ import {
   bytesPerRow,
   ChatbotId,
   compareText,
+  dayOf,
   erasesChat,
   erasesKey,
   eraseUsage,
-  hasFeedback,
   matchesQuery,
   pageOf,
   pickEntry,
@@ -52,10 +52,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
   };
   const insertChat = (chatbot: ChatbotId, chat: Chat) => {
     const { chats, latestChatTime } = tenantOf(chatbot);
+    const latest = Math.max(Number(latestChatTime), Number(chat.createTime));
     const noTurn = { lastEntryTime: null, turn: null, turnUntil: 0, waiting: [] };
     set(chats, chat.id, { chat, entries: [], ...noTurn });
-    if (latestChatTime === null || latestChatTime < chat.createTime)
-      setTenant(chatbot, { latestChatTime: chat.createTime });
+    setTenant(chatbot, { latestChatTime: new Date(latest) });
   };
   const insertEntry = (chatbot: ChatbotId, row: EntryRow) => {
     const { chatId, createTime } = row.entry;
@@ -89,18 +89,14 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     ),
     chatbot: verb((id) => chatbots.get(id)?.chatbot ?? null),
     expiries: verb(() => {
-      let nextKey = Infinity;
-      for (const { apiKeys } of chatbots.values())
-        for (const { expiresAt, revokedAt } of apiKeys.values())
-          if (revokedAt === null && expiresAt !== null && expiresAt.getTime() > now)
-            nextKey = Math.min(nextKey, expiresAt.getTime());
-      const expiring = inOrder(chatbots).filter(
-        ({ chatbot }) => chatbot.settings.retentionDays !== null,
-      );
-      return {
-        chatbots: expiring.map(({ chatbot }) => chatbot.id),
-        nextKey: nextKey === Infinity ? null : new Date(nextKey),
-      };
+      const tenants = inOrder(chatbots);
+      const [nextKey = null] = tenants
+        .flatMap(({ apiKeys }) => [...apiKeys.values()])
+        .filter(({ expiresAt, revokedAt }) => revokedAt === null && Number(expiresAt) > now)
+        .map(({ expiresAt }) => expiresAt)
+        .sort((a, b) => Number(a) - Number(b));
+      const expiring = tenants.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
+      return { chatbots: expiring.map(({ chatbot }) => chatbot.id), nextKey };
     }),
     chatbotNamed: verb((workspaceName, name) => {
       for (const { chatbot } of chatbots.values())
@@ -158,7 +154,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     }),
     countVisitorErasure: verb((chatbot, apiKeyId) => {
       const time = new Date(now);
-      const name = `${chatbot} ${apiKeyId} ${time.toISOString().slice(0, 10)}`;
+      const name = `${chatbot} ${apiKeyId} ${dayOf(time)}`;
       const chats = (visitorErasures.get(name)?.chats ?? 0) + 1;
       set(visitorErasures, name, { chatbot, apiKeyId, time, chats });
     }),
@@ -228,7 +224,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       inOrder(chatbots).map(({ chatbot, chats }) => {
         const entries = inOrder(chats).flatMap((chat) => chat.entries);
         const texts = entries.map(({ entry: { answer, metadata, question } }) =>
-          [question, answer, metadata ? JSON.stringify(metadata) : ""].join(""),
+          [question, answer, JSON.stringify(metadata)].join(""),
         );
         const bytes = Buffer.byteLength(texts.join("")) + bytesPerRow * (chats.size + texts.length);
         return { chatbot: chatbot.id, chats: chats.size, entries: texts.length, bytes };
@@ -307,11 +303,10 @@ export const makeRows = (memory: Memory): Rows => {
           ]);
         return Stream.fromIterable(structuredClone(records));
       }),
-    feedback: (chatbot, since, kind) =>
+    feedback: (chatbot) =>
       Stream.suspend(() => {
         const rows = inOrder(tenantOf(chatbot).chats)
           .flatMap(({ entries }) => entries)
-          .filter(({ entry }) => hasFeedback(entry, since, kind))
           .toSorted((a, b) => b.entry.id - a.entry.id);
         return Stream.fromIterable(structuredClone(rows));
       }),

@@ -45,8 +45,8 @@ export const makeRows = (pools: PgPools): ColdRows => {
           ? registry.auditLog(limit, userRef)
           : onOwnSession((own) => registryVerbs(own.query as VerbQuery).auditLog(limit, userRef)),
       usage: (chatbot, { by = null, since, until = null }) => {
-        const { first, last } = daysOf({ since, until });
-        const values = [chatbot, time(since), time(until), first, last];
+        const { before, first } = daysOf({ since, until });
+        const values = [chatbot, time(since), time(until), first, before];
         return onOwnSession((own) => own.query<UsageSum>(chatbot, usageBy(by), values));
       },
       sizes: () => onOwnSession((own) => own.query<ChatbotSize>("operator", sizesOfChatbots)),
@@ -129,7 +129,7 @@ from (
     and ($3::timestamptz is null or create_time < $3::timestamptz)
   union all
   select ${erased}, provider, model, answers, attempts, prompt_tokens, completion_tokens from erased_usage
-  where chatbot_id = $1 and day >= $4::text::date and ($5::text is null or day <= $5::text::date)
+  where chatbot_id = $1 and day >= $4::text::date and ($5::text is null or day < $5::text::date)
 ) costs
 group by "group", provider, model`;
 };

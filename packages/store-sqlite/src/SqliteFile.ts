@@ -2,6 +2,7 @@
  * Opens the file, and runs transactions on it.
  */
 import {
+  dayMillis,
   registerGauge,
   runInOneStep,
   StorageUnavailable,
@@ -477,7 +478,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
         return yield* write((tx) => tx.recordRewrite());
       }
       if (performance.now() < nextReminder) return;
-      nextReminder = performance.now() + 86_400_000;
+      nextReminder = performance.now() + dayMillis;
       yield* Effect.logWarning(
         `The SQLite file "${file}" has ${Math.round(size / 2 ** 20)} MB, and contains copies of erased text: "parley compact" removes them`,
       );

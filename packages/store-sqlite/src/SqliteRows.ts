@@ -5,6 +5,9 @@
 import {
   bytesPerRow,
   erasedUsageDays,
+  dayMillis,
+  dayNumber,
+  dayOf,
   daysOf,
   type ArchiveRecord,
   type AuditRecord,
@@ -279,7 +282,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
        ON CONFLICT DO UPDATE SET ${costs.map((cost) => `${cost} = ${cost} + excluded.${cost}`).join()}`,
       [ids],
     );
-    const oldest = new Date(now() - erasedUsageDays * 86_400_000).toISOString().slice(0, 10);
+    const oldest = dayOf(new Date(now() - erasedUsageDays * dayMillis));
     const ofChatbots = "chatbot IN (SELECT chatbot FROM remains)";
     run(`DELETE FROM erasedUsage WHERE ${ofChatbots} AND day < ?`, [oldest]);
     run("DELETE FROM entries WHERE rowid IN (SELECT value FROM json_each(?))", [ids]);
@@ -387,7 +390,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
     }),
     countVisitorErasure: verb((chatbot, apiKeyId) => {
       const time = now();
-      const day = Math.floor(time / 86_400_000);
+      const day = dayNumber(time);
       const add = "ON CONFLICT DO UPDATE SET chats = chats + 1, time = excluded.time";
       insert("visitorErasures", { chatbot, apiKeyId, day, time, chats: 1 }, add);
     }),
@@ -477,10 +480,10 @@ export const makeTx = (sql: Sql, now: () => number) => {
            GROUP BY 1, 2, 3
            UNION ALL
            SELECT ${groupBy("day", "NULL")}, provider, model, ${costs.join()} FROM erasedUsage
-           WHERE chatbot = ?1 AND day >= ?5 AND (?6 IS NULL OR day <= ?6)
+           WHERE chatbot = ?1 AND day >= ?5 AND (?6 IS NULL OR day < ?6)
          ) GROUP BY 1, 2, 3`;
-      const { first, last } = daysOf({ since, until });
-      const values = [chatbot, since.getTime(), by, until && until.getTime(), first, last];
+      const { before, first } = daysOf({ since, until });
+      const values = [chatbot, since.getTime(), by, until && until.getTime(), first, before];
       return inBackground<UsageSum>(statement, values);
     },
     sizes: () => inBackground<ChatbotSize>(sizesOfChatbots, []),
@@ -532,7 +535,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
     /** Whether texts have been erased since the file was rewritten, at least a day ago. */
     isRewriteDue: verb(() => {
       const condition = "erasedAt >= rewrittenAt AND rewrittenAt < ?";
-      return first(`SELECT 1 FROM file WHERE ${condition}`, [now() - 86_400_000]) !== undefined;
+      return first(`SELECT 1 FROM file WHERE ${condition}`, [now() - dayMillis]) !== undefined;
     }),
     recordRewrite: verb(() => void run("UPDATE file SET rewrittenAt = ?", [now()])),
   });

@@ -3,6 +3,7 @@
  */
 import { Effect, Schema } from "effect";
 import { Digest } from "effect/crypto";
+import { dayMillis } from "./Day.ts";
 
 /** A client's idempotency key: 1 to 255 printable ASCII characters. */
 export const IdempotencyKeyText = Schema.String.check(
@@ -13,7 +14,7 @@ export const IdempotencyKeyText = Schema.String.check(
 );
 
 /** How long a store remembers the key of a request that succeeded, in milliseconds. */
-export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
+export const idempotencyKeyLifetime = dayMillis;
 
 /** An idempotency key, with the fingerprint of the request that it belongs to. */
 export interface IdempotencyKey {

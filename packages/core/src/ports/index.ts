@@ -34,6 +34,7 @@ export {
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export * from "../model/Entry.ts";
+export { dayMillis, dayNumber, dayOf } from "../model/Day.ts";
 export { metadataProblem } from "../model/Metadata.ts";
 export { ChatbotId, ChatId } from "../model/Ids.ts";
 export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";

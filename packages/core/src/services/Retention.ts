@@ -3,6 +3,7 @@
  * next key expires and the sizes of the biggest chatbots.
  */
 import { Clock, Context, Duration, Effect, Layer, Random, Schedule } from "effect";
+import { dayMillis } from "../model/Day.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import { ChatArchive, type ChatbotSize } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
@@ -10,7 +11,6 @@ import { BackgroundSleep } from "./BackgroundSleep.ts";
 import { registerGauge } from "./Telemetry.ts";
 
 const actor = "retention";
-const day = 86_400_000;
 /** How many of the biggest chatbots have a series for their size. A chatbot that grows smaller keeps its series. */
 const seriesOfSizes = 10;
 
@@ -32,7 +32,7 @@ export const eraseExpired = Effect.gen(function* () {
     Effect.flatMap(registry.get(id), ({ chatbot: { settings } }) =>
       settings.retentionDays === null
         ? Effect.void
-        : archive.erase(id, { _tag: "IdleFor", millis: settings.retentionDays * day }, actor),
+        : archive.erase(id, { _tag: "IdleFor", millis: settings.retentionDays * dayMillis }, actor),
     ).pipe(
       Effect.catchTag("ChatbotNotFound", () => Effect.void),
       logFailures(`Expired chats of chatbot ${id} could not be erased`),

@@ -27,8 +27,8 @@ export const makeChats = (rows: Rows): Pick<Port, "createChat" | "listChats" | "
         const key = yield* ownKey(tx, chatbot, idempotencyKey);
         if (key !== null && !isFree(key, tx.now)) {
           const isOwn = key.fingerprint === idempotencyKey!.fingerprint;
-          // A stopped key has no chat of its own, and neither has a claimed one.
-          const createdChat = key.turnUntil === null && key.entryId === null && !key.isStopped;
+          // A claimed key and an ask's have turns; a stopped one has no chat of its own.
+          const createdChat = key.turn === null && !key.isStopped;
           if (!isOwn || !createdChat) return yield* new IdempotencyKeyReused();
           const { chat } = (yield* tx.chat(chatbot, key.chatId!))!;
           return { chat, helloEntry: null, replayed: true };

@@ -22,22 +22,19 @@ export const pageOf = <Row extends { readonly id: number }, Field extends keyof 
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
 ): Page<Row> => {
   const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
-  const sortedRows = rows.toSorted((a, b) => {
-    for (const { field, descending } of order) {
-      const ascending = compare(a[field] as Value, b[field] as Value);
-      if (ascending !== 0) return descending ? -ascending : ascending;
-    }
-    return 0;
-  });
+  const sortedRows = rows.toSorted((a, b) =>
+    order.reduce((sign, { descending, field }) => {
+      const [left, right] = descending ? [b, a] : [a, b];
+      return sign || compare(left[field] as Value, right[field] as Value);
+    }, 0),
+  );
   return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
 };
 
 /** Compares two values: `null` comes last, `true` comes after `false`, and strings are in code point order. */
-const compare = (a: Value, b: Value): number => {
-  if (a == null || b == null) return a === b ? 0 : a == null ? 1 : -1;
-  if (typeof a === "string") return compareText(a, b as string);
-  return Number(a) - Number(b);
-};
+const compare = (a: Value, b: Value): number =>
+  Number(a == null) - Number(b == null) ||
+  (typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b));
 
 /** Whether an erasure erases a chat. */
 export const erasesChat = (

@@ -11,7 +11,8 @@ import {
   IdempotencyKeyReused,
   TurnLost,
 } from "../model/Errors.ts";
-import type { ChatbotId } from "../model/Ids.ts";
+import { dayMillis, dayNumber } from "../model/Day.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import {
   turnEntries,
   turnLease,
@@ -27,11 +28,13 @@ import type { ChatRow, KeyRow, Rows, Tx } from "./Rows.ts";
 
 type Port = TurnStore["Service"];
 
-const day = 24 * 60 * 60 * 1000;
-
 /** Whether a turn holds neither a chat nor a key. The store keeps nothing of such a turn. */
 const holdsNothing = ({ chatId, idempotencyKey }: Pick<Turn, "chatId" | "idempotencyKey">) =>
   chatId === null && idempotencyKey === null;
+
+/** Reads the row of a request's chat; `null` if the request has no chat. */
+const ownChat = (tx: Tx, chatbot: ChatbotId, chatId: ChatId | null) =>
+  chatId === null ? Effect.succeed(null) : tx.chat(chatbot, chatId);
 
 /**
  * Reads what the turn holds; `null` if the turn is lost. Fails with `ChatNotFound` if its chat has been erased, or with
@@ -39,7 +42,7 @@ const holdsNothing = ({ chatId, idempotencyKey }: Pick<Turn, "chatId" | "idempot
  */
 const readTurn = Effect.fnUntraced(function* (tx: Tx, turn: Turn) {
   const { chatbot, chatId, id, idempotencyKey } = turn;
-  const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
+  const chat = yield* ownChat(tx, chatbot, chatId);
   if (chatId !== null && chat === null) return yield* new ChatNotFound({ chatId });
   const key = yield* ownKey(tx, chatbot, idempotencyKey);
   if (key?.isStopped && key.turn === id) return yield* new AnswerStopped();
@@ -78,7 +81,7 @@ const spend = (
 ) =>
   apiKeyId == null || tokens == null
     ? Effect.void
-    : tx.spend(chatbot, apiKeyId, Math.floor(tx.now / day), tokens);
+    : tx.spend(chatbot, apiKeyId, dayNumber(tx.now), tokens);
 
 export const makeTurnStore = (rows: Rows): Port => {
   const instance = crypto.randomUUID();
@@ -100,7 +103,7 @@ export const makeTurnStore = (rows: Rows): Port => {
         const { now } = tx;
         yield* sweepKeys(tx, chatbot, idempotencyKey);
         const key = yield* ownKey(tx, chatbot, idempotencyKey);
-        const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
+        const chat = yield* ownChat(tx, chatbot, chatId);
         const decision = decideTake({
           now,
           instance,
@@ -136,12 +139,9 @@ export const makeTurnStore = (rows: Rows): Port => {
               yield* tx.setTurn(chatbot, chat.chat.id, { turn: id, turnUntil, waiting });
             }
             yield* writeKey(tx, chatbot, idempotencyKey, { turn: id, turnUntil, chatId });
-            return toTaken(
-              chat && chat.chat,
-              chatId === null
-                ? []
-                : yield* tx.newestEntries(chatbot, chatId, Infinity, turnEntries),
-            );
+            if (chat === null) return toTaken(null, []);
+            const newest = yield* tx.newestEntries(chatbot, chat.chat.id, Infinity, turnEntries);
+            return toTaken(chat.chat, newest);
           }
           default: {
             const { heldBy: by, until } = decision;
@@ -230,7 +230,7 @@ export const makeTurnStore = (rows: Rows): Port => {
             if ((yield* tx.chatbot(chatbot)) === null) return null;
             const { chatId, fingerprint, turn } = decision.stop;
             // The chat of an ask that waits may not exist.
-            const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
+            const chat = yield* ownChat(tx, chatbot, chatId);
             const row = { turn, chatId: chat && chatId, isStopped: true };
             yield* writeKey(tx, chatbot, { key, fingerprint }, row);
             return { _tag: "Stopped" } satisfies StopResult;
@@ -241,9 +241,9 @@ export const makeTurnStore = (rows: Rows): Port => {
 
   const spending: Port["spending"] = (chatbot, apiKeyId) =>
     rows.read((tx) =>
-      Effect.map(tx.spent(chatbot, apiKeyId, Math.floor(tx.now / day)), (tokens) => ({
+      Effect.map(tx.spent(chatbot, apiKeyId, dayNumber(tx.now)), (tokens) => ({
         tokens,
-        endsInMillis: day - (tx.now % day),
+        endsInMillis: dayMillis - (tx.now % dayMillis),
       })),
     );
 

@@ -1,6 +1,7 @@
 /**
  * What answers cost, also those that have been erased.
  */
+import { dayMillis, dayOf } from "../model/Day.ts";
 import { hasQuestion, type Entry, type Usage } from "../model/Entry.ts";
 import type { UsageQuery, UsageSum } from "../ports/ChatArchive.ts";
 
@@ -24,8 +25,6 @@ interface CostlyRow {
 type Counted = Omit<ErasedUsage, "day" | "apiKeyId"> & { readonly group: string | null };
 
 const noUsage = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
-
-const dayOf = (time: Date) => time.toISOString().slice(0, 10);
 
 /** Whether the report counts an entry: greetings, posts and flagged questions cost nothing. */
 const isAnswer = ({ entry }: CostlyRow) => hasQuestion(entry) && !entry.flagged;
@@ -64,7 +63,7 @@ export const eraseUsage = (
   rows: ReadonlyArray<CostlyRow>,
   now: number,
 ): ReadonlyArray<ErasedUsage> => {
-  const oldest = dayOf(new Date(now - erasedUsageDays * 86_400_000));
+  const oldest = dayOf(new Date(now - erasedUsageDays * dayMillis));
   const all = [...before, ...rows.filter(isAnswer).map(toErased)];
   return addUp(
     all.filter(({ day }) => day >= oldest),
@@ -82,7 +81,7 @@ export const sumUsage = (
     group: by && { day, key: apiKeyId, userRef }[by],
     ...sum,
   });
-  const { first, last } = daysOf({ since, until });
+  const { before, first } = daysOf({ since, until });
   return addUp(
     [
       ...rows
@@ -91,17 +90,21 @@ export const sumUsage = (
         .filter(({ entry: { createTime } }) => until === null || createTime < until)
         .map((row) => grouped(toErased(row), row.userRef)),
       ...erased
-        .filter(({ day }) => day >= first && (last === null || day <= last))
+        .filter(({ day }) => day >= first && (before === null || day < before))
         .map((row) => grouped(row, null)),
     ],
     ({ group }) => [group],
   );
 };
 
-const lastDay = Date.UTC(9999, 11, 31);
+const lastMidnight = new Date("9999-12-31");
 
-/** The first and the last day that begin in the span of a query. */
+/** The first day that begins at this time or later. */
+const nextDay = (time: Date) =>
+  dayOf(new Date(Math.min(Math.ceil(time.getTime() / dayMillis) * dayMillis, +lastMidnight)));
+
+/** The days that begin in the span of a query: the first one, and the one after the last. */
 export const daysOf = ({ since, until = null }: UsageQuery) => ({
-  first: dayOf(new Date(Math.min(since.getTime() + 86_399_999, lastDay))),
-  last: until === null ? null : dayOf(new Date(until.getTime() - 1)),
+  first: nextDay(since),
+  before: until && nextDay(until),
 });

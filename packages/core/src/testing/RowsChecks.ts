@@ -67,12 +67,20 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
       return { exit, hasRow: rest.id !== null, entries: rest.entries };
     });
 
+  let waiting = 0;
+  const wait = Effect.suspend(() => {
+    waiting++;
+    return Effect.ensuring(
+      after(60_000),
+      Effect.sync(() => waiting--),
+    );
+  });
   const ends = {
     "succeeds is stored": { end: Effect.void, result: "success", entries: 1 },
     "fails leaves nothing": { end: Effect.fail("no"), result: "no", entries: 0 },
     "dies leaves nothing": { end: Effect.die("mistake"), result: "mistake", entries: 0 },
     // It is interrupted, or ends with a defect.
-    "waits leaves nothing": { end: after(60_000), result: null, entries: 0 },
+    "waits leaves nothing": { end: wait, result: null, entries: 0 },
   };
   const transactionChecks = Object.entries(ends).map(([name, { end, entries, result }]) =>
     check(`a transaction whose body ${name}`, function* () {
@@ -81,6 +89,7 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
       if (result === null) yield* same("the body succeeds", Exit.isSuccess(exit), false);
       else yield* same("the body's end", ending, result);
       yield* same("what is stored", rest, { entries, hasRow: entries > 0 });
+      yield* same("the number of bodies that still wait", waiting, 0);
     }),
   );
 

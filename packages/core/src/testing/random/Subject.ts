@@ -1,10 +1,11 @@
 /**
  * Runs random commands on a store, and makes its results comparable with those of another store.
  */
-import { Clock, Effect, Stream, Struct } from "effect";
+import { Array as Arr, Clock, Effect, Stream, Struct } from "effect";
 import { TestClock } from "effect/testing";
 import { plainKey, type KeyRecord } from "../../model/ApiKey.ts";
 import { defaultSettings } from "../../model/Chatbot.ts";
+import { dayMillis, dayNumber } from "../../model/Day.ts";
 import type { NewEntry } from "../../model/Entry.ts";
 import { idempotencyKeyLifetime } from "../../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../../model/Ids.ts";
@@ -17,7 +18,6 @@ import { StoreUnderTest, type Instance } from "../StoreUnderTest.ts";
 import type { Command } from "./Commands.ts";
 
 const highestId = Number.MAX_SAFE_INTEGER;
-const day = 86_400_000;
 
 type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
 type Registration = Extract<Command, { readonly _tag: "Register" }>;
@@ -43,7 +43,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
   let highest = 0;
 
   return Effect.fnUntraced(function* (run: string) {
-    const began = Math.floor(Date.now() / day);
+    const began = dayNumber(Date.now());
     const chatbots: Array<number> = [];
     const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
@@ -155,12 +155,17 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       if (!isExact) return new Date(since.row % 2 === 0 ? "1965-01-01" : "2200-01-02");
       const candidates = times[since.kind];
       const time = candidates.at(-1 - (since.row % candidates.length))!;
-      const midnight = Math.floor(time / day) * day;
-      const moments = { itself: time, after: time + 1, day: midnight, "next day": midnight + day };
+      const midnight = dayNumber(time) * dayMillis;
+      const moments = {
+        itself: time,
+        after: time + 1,
+        day: midnight,
+        "next day": midnight + dayMillis,
+      };
       return new Date(moments[since.moment]);
     };
     const isDayKnown = () =>
-      isExact || (partial < day / 3 && began === Math.floor(Date.now() / day));
+      isExact || (partial < dayMillis / 3 && began === dayNumber(Date.now()));
     const sorted = (sums: ReadonlyArray<UsageSum>) =>
       sums.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 
@@ -286,8 +291,14 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           return onTurn(command.turn, ({ turn }) =>
             turnStore.earlier(turn, idAt("entry", turn.chatbot, command.entry)),
           );
-        case "List":
-          return chats.listChats(chatbot, { ...command.query, id: takenChat(command.id) });
+        case "List": {
+          // Without exact times, an order by `lastEntryTime` says nothing.
+          const orderBy = Arr.map(command.query.orderBy, (by) =>
+            isExact || by.field !== "lastEntryTime" ? by : { ...by, field: "id" as const },
+          );
+          const query = { ...command.query, orderBy, id: takenChat(command.id) };
+          return chats.listChats(chatbot, query);
+        }
         case "History": {
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
           const after = command.after === null ? null : idAt("entry", chatbot, command.after);
@@ -317,7 +328,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             // Without exact times, this erases only imported chats.
             IdleFor: {
               _tag: "IdleFor",
-              millis: isExact ? now - timeOf(command.since).getTime() : 20 * 365 * day,
+              millis: isExact ? now - timeOf(command.since).getTime() : 20 * 365 * dayMillis,
             },
             All: { _tag: "All" },
           } satisfies Record<Erasable["_tag"], Erasable>;
@@ -431,7 +442,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "Pass": {
           const millis = isExact ? command.millis : looseSpan(command.millis);
           elapsed += millis;
-          partial += millis % day;
+          partial += millis % dayMillis;
           return under.pass(millis);
         }
         case "StepBack":
@@ -463,7 +474,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
 
 /** Replaces a span of time by one that is clearly longer or shorter than each limit. */
 const looseSpan = (millis: number): number =>
-  [0, 3_500, 11_000, 46_800_000].find((_, n) => millis < [2_000, 10_000, 12_000, day][n]!) ??
+  [0, 3_500, 11_000, 46_800_000].find((_, n) => millis < [2_000, 10_000, 12_000, dayMillis][n]!) ??
   90_000_000;
 
 type Settled = { readonly success: unknown } | { readonly failure: unknown };

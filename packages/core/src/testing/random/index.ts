@@ -2,6 +2,7 @@
 import { Clock, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import fc from "fast-check";
+import { dayMillis, dayNumber } from "../../model/Day.ts";
 import type { StorePorts } from "../../ports/Store.ts";
 import { CheckFailed, same, type Check } from "../Check.ts";
 import { fresh, storeUnderTest, StoreUnderTest, type StoreServices } from "../StoreUnderTest.ts";
@@ -92,7 +93,7 @@ const comparison = Effect.fnUntraced(function* <E>(oracle: Layer.Layer<StorePort
     yield* Layer.build(storeUnderTest(oracle).pipe(Layer.provideMerge(TestClock.layer()))),
   );
   // Noon: if the store's clock cannot be set, some hours pass within one day.
-  const noon = Math.floor(Date.now() / 86_400_000) * 86_400_000 + 43_200_000;
+  const noon = (dayNumber(Date.now()) + 0.5) * dayMillis;
   const actualSubject = yield* openSubject(isExact);
   const oracleSubject = yield* onOracle(openSubject(isExact));
   return Effect.fnUntraced(function* (commands: ReadonlyArray<Command>) {
