@@ -28,6 +28,9 @@ export interface IdempotencyKey {
 export const storedKeyOf = (key: string, visitor: string | null): string =>
   visitor === null ? key : `${key}\n${visitor}`;
 
+/** Whose key a stored key is; `undefined` if it is no visitor's. */
+export const visitorOf = (storedKey: string): string | undefined => /\n(.*)$/s.exec(storedKey)?.[1];
+
 /**
  * Creates the idempotency key of a request with these decoded values; returns `null` if the client sent no key.
  * `visitor` is the `userRef` of the visitor who sent the request, or `null`.

@@ -99,8 +99,8 @@ export interface Reads {
     readonly now: number;
   } | null>;
   /**
-   * The newest `limit` entries in the audit log, the newest first. With a `userRef`, at least all entries that contain
-   * its digest, whatever the limit; the core leaves out the others.
+   * At least the newest `limit` entries in the audit log, the newest first. With a `userRef`, at least all entries that
+   * contain its digest, whatever the limit; the core leaves out the others.
    */
   readonly auditLog: (limit: number, userRef?: string) => Verb<ReadonlyArray<AuditRecord>>;
   /**

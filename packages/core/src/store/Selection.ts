@@ -4,6 +4,7 @@
 import type { Chat } from "../model/Chat.ts";
 import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";
 import type { Entry } from "../model/Entry.ts";
+import { visitorOf } from "../model/IdempotencyKey.ts";
 import { compareText, fold } from "../model/Text.ts";
 import type { DatedErasure, FeedbackKind } from "../ports/ChatArchive.ts";
 import type { ChatRow, KeyRow } from "./Rows.ts";
@@ -59,13 +60,13 @@ export const erasesKey = (
   key: string,
   { turnUntil }: Pick<KeyRow, "turnUntil">,
 ): boolean => {
-  const index = key.indexOf("\n");
-  if (index === -1) return false;
+  const visitor = visitorOf(key);
+  if (visitor === undefined) return false;
   switch (which._tag) {
     case "Chat":
       return false;
     case "UserRef":
-      return key.slice(index + 1) === which.userRef;
+      return visitor === which.userRef;
     case "IdleSince":
       return (turnUntil ?? 0) < which.limit.getTime();
     case "All":

@@ -89,6 +89,7 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     yield* importAll(second, [
       chatRecord(1, longAgo),
       entryRecord(1, 1, longAgo, { answer: "é".repeat(500), metadata: { a: "b".repeat(500) } }),
+      ...Array.from({ length: 9 }, (_, n) => entryRecord(1, n + 2, longAgo)),
     ]);
     yield* erase(first, { _tag: "UserRef", userRef: "y" });
     const sizesNow = ChatArchive.use(({ sizes }) => sizes);
@@ -97,8 +98,8 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     const counts = ({ chats, entries }: ChatbotSize) => ({ chats, entries });
     yield* same("many chats", counts(yield* sizeOf(first)), { chats: 840, entries: 1_440 });
     const { bytes, ...size } = yield* sizeOf(second);
-    yield* same("one chat", size, { chatbot: second, chats: 1, entries: 1 });
-    yield* same(`about 1,800 bytes, not ${bytes}`, 1_500 < bytes && bytes < 2_500, true);
+    yield* same("one chat", size, { chatbot: second, chats: 1, entries: 10 });
+    yield* same(`about 3,200 bytes, not ${bytes}`, 2_500 < bytes && bytes < 4_000, true);
     const noSize = { chatbot: empty, chats: 0, entries: 0, bytes: 0 };
     yield* same("no chats", yield* sizeOf(empty), noSize);
   }),
