@@ -8,7 +8,7 @@ import { registerGauge } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, noResponseError, timeLeft, within } from "./Deadlines.ts";
-import { lacksConnection, retry, retryOnDeadlock } from "./PgErrors.ts";
+import { isDeadlock, lacksConnection, retry } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
@@ -112,15 +112,20 @@ export const makeTenantPool = Effect.fnUntraced(function* (
 
   /**
    * If PostgreSQL has no slot for another connection, waits for one that the pool has. If it has none, tries a little
-   * longer: PostgreSQL may still be closing the connection that this one replaces.
+   * longer: PostgreSQL may still be closing the connection that this one replaces. Also tries again after a deadlock: a
+   * migration may lock tables in a different order, and many requests share a statement.
    */
-  const runWithSlot = <A, E, R>(work: Work<A, E, R>, checkout: Checkout) =>
+  const runAgain = <A, E, R>(work: Work<A, E, R>, checkout: Checkout) =>
     Effect.suspend(() => {
       const end = performance.now() + deadlines.slot;
       const mayGetOne = () => connections().length > 0 || performance.now() < end;
+      let deadlocks = 0;
       return retry(run(work, checkout), {
-        while: (error) => lacksConnection(error) && mayGetOne(),
-        schedule: () => Schedule.spaced("50 millis"),
+        while: (error) => {
+          checkout.connection = null;
+          return isDeadlock(error) ? deadlocks++ < 5 : lacksConnection(error) && mayGetOne();
+        },
+        schedule: () => Schedule.jittered(Schedule.spaced("50 millis")),
       });
     });
 
@@ -132,18 +137,18 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     return noResponseError;
   };
 
-  const useOnce: TenantPool["use"] = (tenant, work) =>
-    Effect.flatMap(timeLeft, (millisLeft) => {
+  const use: TenantPool["use"] = (tenant, work) => {
+    const checkOut = Effect.flatMap(timeLeft, (millisLeft) => {
       if (state.isUnavailable) return Effect.fail(databaseUnavailable);
       if (millisLeft <= 0) return Effect.fail(noConnection);
       const checkout: Checkout = { hasSlot: false, connection: null, acquiredAt: 0 };
       checkouts.add(checkout);
       const workInSlot =
         slots === undefined
-          ? runWithSlot(work, checkout)
+          ? runAgain(work, checkout)
           : Effect.flatMap(slots.acquire(tenant), () => {
               checkout.hasSlot = true;
-              return runWithSlot(work, checkout);
+              return runAgain(work, checkout);
             });
       const timedWork = within(workInSlot, Math.min(deadline, millisLeft), cancels, () =>
         expire(checkout),
@@ -154,9 +159,8 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
-  // A migration may lock tables in a different order. A deadlock would fail many requests, which share a statement.
-  const use: TenantPool["use"] = (tenant, work) =>
-    withFallback(retryOnDeadlock(useOnce(tenant, work)));
+    return withFallback(checkOut);
+  };
   return { use };
 });
 
