@@ -27,6 +27,7 @@ export {
   keyRecord,
   keyState,
   KeyBounds,
+  keyLimits,
   plainKey,
   visitorDefaults,
   PointInTime,

@@ -2,7 +2,7 @@
  * API keys have the form `prl_<id>_<secret>_<checksum>`, whose three parts are in base 62. The checksum reveals a
  * mistyped key without a look-up in the store. A store keeps the SHA-256 hash of the whole key, never the key itself.
  */
-import { Effect, Redacted, Schema, Struct } from "effect";
+import { Effect, Record, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
 export const scopes = ["read", "write", "ask", "delete", "post"] as const;
@@ -44,22 +44,41 @@ const Origins = Schema.Array(
   ),
 );
 
-const limit = (maximum: number, description: string) =>
-  Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum }))).annotate({
-    description,
-  });
+/**
+ * The limits of a key, each with its flag in the commands, and with an example there. All else about a limit follows
+ * from this table, but for what it limits.
+ */
+export const keyLimits = {
+  ratePerMinute: {
+    flag: "rate",
+    example: "60/min",
+    maximum: 1e6,
+    description: "Maximum requests per minute with the key, per server process",
+  },
+  visitorRatePerMinute: {
+    flag: "visitor-rate",
+    example: "10/min",
+    maximum: 1e6,
+    description: "Maximum requests per minute from each of the key's visitors, per server process",
+  },
+  tokensPerDay: {
+    flag: "budget",
+    example: "200000/day",
+    maximum: 1e12,
+    description: "Maximum language-model tokens for the key's asks per day (UTC)",
+  },
+} as const;
 
 /**
  * What bounds the use of a key, with the descriptions for the provisioning file and the commands. A limit that is
  * `null` does not apply. Stores keep the result of {@link boundsOf} as one JSON value.
  */
 export const KeyBounds = Schema.Struct({
-  ratePerMinute: limit(1e6, "Maximum requests per minute with the key, per server process"),
-  visitorRatePerMinute: limit(
-    1e6,
-    "Maximum requests per minute from each of the key's visitors, per server process",
+  ...Record.map(keyLimits, ({ description, maximum }) =>
+    Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum }))).annotate({
+      description,
+    }),
   ),
-  tokensPerDay: limit(1e12, "Maximum language-model tokens for the key's asks per day (UTC)"),
   origins: Origins.annotate({ description: "Origins of the pages that may show the key's widget" }),
   anonymous: Schema.Boolean.annotate({
     description:
@@ -86,10 +105,8 @@ export interface KeyRecord extends KeyBounds {
 export const plainKey = {
   name: null,
   expiresAt: null,
-  ratePerMinute: null,
+  ...Record.map(keyLimits, () => null),
   signingSecret: null,
-  visitorRatePerMinute: null,
-  tokensPerDay: null,
   origins: [],
   anonymous: false,
 } as const satisfies Omit<KeyRecord, "id" | "hash" | "scopes">;

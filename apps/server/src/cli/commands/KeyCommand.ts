@@ -8,6 +8,7 @@ import {
   generateKey,
   KeyBounds,
   keyId,
+  keyLimits,
   keyState,
   scopes as allScopes,
   UserRef,
@@ -17,7 +18,18 @@ import {
   visitorDefaults,
 } from "@parley/core";
 import { ArgumentInvalid, exportDetail, KeyNotFound } from "@parley/core/ports";
-import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
+import {
+  Console,
+  Duration,
+  Effect,
+  Option,
+  Record,
+  Redacted,
+  Schema,
+  Stdio,
+  Stream,
+  Struct,
+} from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
@@ -91,9 +103,7 @@ const scopesFlag = Flag.String("scopes").pipe(
 
 /** The flags of scopes, bounds and, as `visitors`, the signing secret. Errors name the flag where the core names the field. */
 const flagNames = {
-  ratePerMinute: "rate",
-  visitorRatePerMinute: "visitor-rate",
-  tokensPerDay: "budget",
+  ...Record.map(keyLimits, ({ flag }) => flag),
   origins: "origins",
   scopes: "scopes",
   visitors: "visitors",
@@ -111,30 +121,27 @@ const onDatabaseWithFlags = <A, E, R>(work: Effect.Effect<A, E, R>) =>
 
 /** Creates the flag of a limit per minute or day; `none` removes the limit. */
 const limitFlag = (
-  field: "ratePerMinute" | "visitorRatePerMinute" | "tokensPerDay",
-  example: string,
+  { description, example, flag }: (typeof keyLimits)[keyof typeof keyLimits],
+  field: keyof typeof keyLimits,
 ) => {
-  const schema = KeyBounds.fields[field];
   const [, unit] = example.split("/");
-  return Flag.String(flagNames[field]).pipe(
+  return Flag.String(flag).pipe(
     Flag.filterMap(
       (text) => {
         const count = Number(new RegExp(`^(\\d+)/${unit}$`).exec(text)?.[1]);
         const limit = text === "none" ? null : count;
-        return Schema.is(schema)(limit) ? Option.some(limit) : Option.none();
+        return Schema.is(KeyBounds.fields[field])(limit) ? Option.some(limit) : Option.none();
       },
       () => `Expected a limit such as ${example}, or none`,
     ),
     Flag.withMetavar(`${example}|none`),
-    Flag.withDescription(String(Schema.resolveAnnotations(schema)?.description)),
+    Flag.withDescription(description),
     Flag.optional,
   );
 };
 
 const boundFlags = {
-  ratePerMinute: limitFlag("ratePerMinute", "60/min"),
-  visitorRatePerMinute: limitFlag("visitorRatePerMinute", "10/min"),
-  tokensPerDay: limitFlag("tokensPerDay", "200000/day"),
+  ...Record.map(keyLimits, limitFlag),
   origins: Flag.String(flagNames.origins).pipe(
     Flag.map((text) => (text === "" ? [] : text.split(","))),
     Flag.filter(
@@ -142,7 +149,9 @@ const boundFlags = {
       () => "Expected a comma-separated list of origins such as https://shop.example",
     ),
     Flag.withMetavar("https://shop.example"),
-    Flag.withDescription("Comma-separated origins of the pages that may show the key's widget"),
+    Flag.withDescription(
+      `${Schema.resolveAnnotations(KeyBounds.fields.origins)?.description}, separated by commas`,
+    ),
     Flag.optional,
   ),
 };
@@ -263,7 +272,9 @@ const list = makeCommand("list", {
       documents,
       table(documents, [
         ...(["id", "chatbot", "chatbotName", "name", "state", "scopes"] as const),
-        ...(["visitors", "ratePerMinute", "createdAt", "expiresAt", "lastUsedAt"] as const),
+        "visitors",
+        ...Struct.keys(keyLimits),
+        ...(["createdAt", "expiresAt", "lastUsedAt"] as const),
       ]),
     );
   }, onDatabase),

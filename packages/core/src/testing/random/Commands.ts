@@ -2,7 +2,9 @@
  * The random commands: plain values that can be printed as code. Their numbers name keys, and select among the rows,
  * turns and chatbots that a run knows, newest first.
  */
+import { Record } from "effect";
 import fc from "fast-check";
+import { keyLimits } from "../../model/ApiKey.ts";
 import {
   chatFields,
   chatIncludes,
@@ -53,12 +55,11 @@ const since = fc.option(
   { freq: 9 },
 );
 
-/** Orders by up to three fields, times last: then `createTime` sorts as ids do, even if the times are not the same. */
+/** Orders by up to three fields, `createTime` last: then it sorts as ids do, even if the times are not the same. */
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc.shuffledSubarray([...fields], { minLength: 1, maxLength: 3 }).chain((some) => {
-    const inOrder = some.toSorted(
-      (a, b) => Number(a.endsWith("Time")) - Number(b.endsWith("Time")),
-    );
+    const rank = (field: Field) => ["lastEntryTime", "createTime"].indexOf(field);
+    const inOrder = some.toSorted((a, b) => rank(a) - rank(b));
     return fc.tuple(
       ...inOrder.map((field) => fc.record({ field: one(field), descending: fc.boolean() })),
     );
@@ -113,10 +114,8 @@ const keyFields = fc.record(
     name: maybe(text),
     expiresAt: date,
     scopes: one(["read"], ["ask", "write"]),
-    ratePerMinute: maybe(one(1, 60)),
+    ...Record.map(keyLimits, ({ maximum }) => maybe(one(1, maximum))),
     signingSecret: maybe(one("a".repeat(64), "b".repeat(64))),
-    visitorRatePerMinute: maybe(one(1, 60)),
-    tokensPerDay: maybe(one(1, 1e12)),
     origins: fc.subarray(["https://a.example", "https://b.example"]),
     anonymous: fc.boolean(),
   },
