@@ -220,7 +220,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       inOrder(chatbots).map(({ chatbot, chats }) => {
         const entries = inOrder(chats).flatMap((chat) => chat.entries);
         const texts = entries.map(({ entry: { answer, metadata, question } }) =>
-          [question, answer, JSON.stringify(metadata)].join(""),
+          [question, answer, metadata && JSON.stringify(metadata)].join(""),
         );
         const bytes = Buffer.byteLength(texts.join("")) + bytesPerRow * (chats.size + texts.length);
         return { chatbot: chatbot.id, chats: chats.size, entries: texts.length, bytes };

@@ -86,6 +86,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
             Effect.retry({ while: isLockTimeout, times: 3 }),
           );
       case "Chatbot":
+        // Without a lock: each of these bodies writes with a single statement, which checks what it needs.
         return writes.transaction(scope.chatbot, run(writes, body));
       case "Import":
         return inImport(scope.chatbot, (session) => run(session, body));

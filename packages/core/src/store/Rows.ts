@@ -231,9 +231,9 @@ export interface ColdRows extends Rows<ColdTx, Reads> {}
 /** A store. */
 export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /**
-   * How many records of an import a transaction may store, if `write` runs a body in one synchronous step (see
-   * `inOneStep`): a longer import takes several transactions, each with whole chats. `null` if a body may wait, for
-   * example for the next record of an import, which is then one transaction.
+   * After how many records of an import a transaction ends with the next whole chat, if `write` runs a body in one
+   * synchronous step (see `runInOneStep`). `null` if a body may wait, for example for the next record of an import,
+   * which is then one transaction.
    */
   readonly recordsAtOnce: number | null;
   /**
@@ -255,10 +255,9 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /**
    * Erases the chats, with their entries, turns, queues and idempotency keys, in one or more transactions. Each reports
    * how many chats it has erased, in the step that commits it. A chat that gets an entry meanwhile is not idle; chats
-   * that are created meanwhile may remain. What the
-   * answers cost is added to the {@link ErasedUsage} of their day in the transaction that deletes them, and what is older
-   * than `erasedUsageDays` is deleted. Then deletes the idempotency keys of visitors' asks without a chat; see
-   * `ChatArchive.erase`.
+   * that are created meanwhile may remain. What the answers cost is added to the {@link ErasedUsage} of their day in the
+   * transaction that deletes them, and what is older than `erasedUsageDays` is deleted. Then deletes the idempotency
+   * keys of visitors' asks without a chat; see `ChatArchive.erase`.
    */
   readonly erase: (
     chatbot: ChatbotId,

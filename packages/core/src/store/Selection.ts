@@ -1,5 +1,5 @@
 /**
- * Which rows a list, an erasure and a feedback report are about, for stores that keep their rows in arrays.
+ * Which rows a list, an erasure and a feedback report are about, for stores that decide about rows in memory.
  */
 import type { Chat } from "../model/Chat.ts";
 import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";

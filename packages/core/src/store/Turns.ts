@@ -33,7 +33,7 @@ const holdsNothing = ({ chatId, idempotencyKey }: Pick<Turn, "chatId" | "idempot
   chatId === null && idempotencyKey === null;
 
 /** Reads the row of a request's chat; `null` if the request has no chat. */
-const ownChat = (tx: Tx, chatbot: ChatbotId, chatId: ChatId | null) =>
+const chatOf = (tx: Tx, chatbot: ChatbotId, chatId: ChatId | null) =>
   chatId === null ? Effect.succeed(null) : tx.chat(chatbot, chatId);
 
 /**
@@ -42,7 +42,7 @@ const ownChat = (tx: Tx, chatbot: ChatbotId, chatId: ChatId | null) =>
  */
 const readTurn = Effect.fnUntraced(function* (tx: Tx, turn: Turn) {
   const { chatbot, chatId, id, idempotencyKey } = turn;
-  const chat = yield* ownChat(tx, chatbot, chatId);
+  const chat = yield* chatOf(tx, chatbot, chatId);
   if (chatId !== null && chat === null) return yield* new ChatNotFound({ chatId });
   const key = yield* ownKey(tx, chatbot, idempotencyKey);
   if (key?.isStopped && key.turn === id) return yield* new AnswerStopped();
@@ -103,7 +103,7 @@ export const makeTurnStore = (rows: Rows): Port => {
         const { now } = tx;
         yield* sweepKeys(tx, chatbot, idempotencyKey);
         const key = yield* ownKey(tx, chatbot, idempotencyKey);
-        const chat = yield* ownChat(tx, chatbot, chatId);
+        const chat = yield* chatOf(tx, chatbot, chatId);
         const decision = decideTake({
           now,
           instance,
@@ -230,7 +230,7 @@ export const makeTurnStore = (rows: Rows): Port => {
             if ((yield* tx.chatbot(chatbot)) === null) return null;
             const { chatId, fingerprint, turn } = decision.stop;
             // The chat of an ask that waits may not exist.
-            const chat = yield* ownChat(tx, chatbot, chatId);
+            const chat = yield* chatOf(tx, chatbot, chatId);
             const row = { turn, chatId: chat && chatId, isStopped: true };
             yield* writeKey(tx, chatbot, { key, fingerprint }, row);
             return { _tag: "Stopped" } satisfies StopResult;

@@ -108,7 +108,7 @@ export const toChatbotNotFound =
       () => Effect.fail(new ChatbotNotFound({ chatbot })),
     );
 
-/** Repeats the work at once, and then as the schedule says, which `Effect.retry` would prepare even for success. */
+/** Repeats the work at once, and then as the schedule says, which `Effect.retry` would prepare even for success, in 5 us. */
 export const retry = <A, E, R>(
   work: Effect.Effect<A, E, R>,
   options: {

@@ -4,7 +4,7 @@
  * - Claimed, while its ask runs: it has a turn, the end of the turn's lease, and the chat if there is one. When the
  *   lease ends, the key is free again. A creation claims and completes its key in one transaction.
  * - Completed, once the request has succeeded: it has the chat, the entry that an ask stored, the turn, and no lease.
- * - Stopped by a client while its ask ran: it has neither a lease nor an entry, and its turn is lost.
+ * - Stopped by a client while its ask waited or ran: it has neither a lease nor an entry, and a turn is lost.
  * - Old, and free again, a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
