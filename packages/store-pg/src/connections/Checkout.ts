@@ -5,10 +5,10 @@
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
-import { Effect, Schedule } from "effect";
+import { Effect } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, noResponseError, timeLeft, within } from "./Deadlines.ts";
-import { isDeadlock, lacksConnection, retry } from "./PgErrors.ts";
+import { isDeadlock, lacksConnection } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
@@ -97,36 +97,32 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     return true;
   };
 
-  const run = <A, E, R>(
-    work: Work<A, E, R>,
-    checkout: Checkout,
-  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-    Effect.flatMap(
-      pool.use((connection): Effect.Effect<A | typeof needsReplacement, E, R> =>
-        acquire(connection, checkout)
-          ? work(connection)
-          : Effect.as(pool.invalidate(connection), needsReplacement),
-      ),
-      (result) => (result === needsReplacement ? run(work, checkout) : Effect.succeed(result)),
-    );
-
   /**
-   * If PostgreSQL has no slot for another connection, waits for one that the pool has. If it has none, tries a little
-   * longer: PostgreSQL may still be closing the connection that this one replaces. Also tries again after a deadlock: a
-   * migration may lock tables in a different order, and many requests share a statement.
+   * Runs the work on a connection. If PostgreSQL has no slot for another connection, waits for one that the pool has. If
+   * it has none, tries a little longer: PostgreSQL may still be closing the connection that this one replaces. Also
+   * tries again after a deadlock: a migration may lock tables in a different order, and many requests share a statement.
    */
-  const runAgain = <A, E, R>(work: Work<A, E, R>, checkout: Checkout) =>
+  const run = <A, E, R>(work: Work<A, E, R>, checkout: Checkout) =>
     Effect.suspend(() => {
       const end = performance.now() + deadlines.slot;
       const mayGetOne = () => connections().length > 0 || performance.now() < end;
       let deadlocks = 0;
-      return retry(run(work, checkout), {
-        while: (error) => {
+      const attempt: Effect.Effect<A, E | SqlError.SqlError, R> = Effect.catch(
+        pool.use((connection): Effect.Effect<A, E | typeof needsReplacement, R> =>
+          acquire(connection, checkout)
+            ? work(connection)
+            : Effect.andThen(pool.invalidate(connection), Effect.fail(needsReplacement)),
+        ),
+        (error) => {
           checkout.connection = null;
-          return isDeadlock(error) ? deadlocks++ < 5 : lacksConnection(error) && mayGetOne();
+          if (error === needsReplacement) return attempt;
+          const mayPass = isDeadlock(error)
+            ? deadlocks++ < 5
+            : lacksConnection(error) && mayGetOne();
+          return mayPass ? Effect.delay(attempt, 40 + 20 * Math.random()) : Effect.fail(error);
         },
-        schedule: () => Schedule.jittered(Schedule.spaced("50 millis")),
-      });
+      );
+      return attempt;
     });
 
   /** Has the pool replace the connection of a checkout that reached its deadline, and returns the checkout's error. */
@@ -145,10 +141,10 @@ export const makeTenantPool = Effect.fnUntraced(function* (
       checkouts.add(checkout);
       const workInSlot =
         slots === undefined
-          ? runAgain(work, checkout)
+          ? run(work, checkout)
           : Effect.flatMap(slots.acquire(tenant), () => {
               checkout.hasSlot = true;
-              return runAgain(work, checkout);
+              return run(work, checkout);
             });
       const timedWork = within(workInSlot, Math.min(deadline, millisLeft), cancels, () =>
         expire(checkout),
