@@ -10,7 +10,7 @@ import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { operation } from "../services/Telemetry.ts";
 import { makeChatArchive } from "./Archive.ts";
-import { makeChatChanges, makeChats } from "./Chats.ts";
+import { makeChatChanges, makeChats } from "./StoredChats.ts";
 import { makeChatbotDirectory, makeChatbotRegistry } from "./Registry.ts";
 import type { ColdRows, Rows } from "./Rows.ts";
 import { makeTurnStore } from "./Turns.ts";

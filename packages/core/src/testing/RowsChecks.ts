@@ -6,7 +6,7 @@ import { defaultSettings } from "../model/Chatbot.ts";
 import { idempotencyKeyLifetime } from "../model/IdempotencyKey.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import { makeChatArchive } from "../store/Archive.ts";
-import { makeChats } from "../store/Chats.ts";
+import { makeChats } from "../store/StoredChats.ts";
 import type { ColdRows, ColdTx, Rows, Tx } from "../store/Rows.ts";
 import { makeTurnStore } from "../store/Turns.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
