@@ -52,7 +52,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
   };
   const insertChat = (chatbot: ChatbotId, chat: Chat) => {
     const { chats, latestChatTime } = tenantOf(chatbot);
-    const latest = Math.max(Number(latestChatTime), Number(chat.createTime));
+    const latest = Math.max(Number(latestChatTime ?? chat.createTime), Number(chat.createTime));
     const noTurn = { lastEntryTime: null, turn: null, turnUntil: 0, waiting: [] };
     set(chats, chat.id, { chat, entries: [], ...noTurn });
     setTenant(chatbot, { latestChatTime: new Date(latest) });
