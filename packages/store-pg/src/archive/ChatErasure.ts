@@ -2,10 +2,9 @@
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
 import { erasedUsageDays, type ColdRows } from "@parley/core/ports";
-import { Effect, Schedule } from "effect";
-import type { SqlError } from "effect/sql";
+import { Effect } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
-import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../connections/PgErrors.ts";
+import { retryOnLocks, toStorageUnavailable } from "../connections/PgErrors.ts";
 import { array, time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { byPrimaryKey } from "../rows/Statements.ts";
@@ -62,13 +61,6 @@ export const makeErasure =
       }
       yield* retryOnLocks(query(chatbot, deleteVisitorKeys, [chatbot, userRef, limit]));
     }).pipe(Effect.scoped, toStorageUnavailable);
-
-const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
-  work.pipe(
-    retryOnDeadlock,
-    // Another transaction may hold a row lock for a while. Each attempt waits up to a second for the lock.
-    Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
-  );
 
 interface LockedRow {
   readonly id: bigint;

@@ -11,7 +11,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
-import { isUniqueViolation, retryOnDeadlock } from "../connections/PgErrors.ts";
+import { isUniqueViolation, retryOnLocks } from "../connections/PgErrors.ts";
 import { time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import type { Session, VerbQuery } from "../connections/Session.ts";
@@ -35,7 +35,7 @@ export const makeImportTransaction =
         const { query, transaction } = session;
         yield* query(chatbot, advanceSequences, [true]);
         // In a separate transaction, because an uncommitted row that references the chatbot would block renaming it.
-        yield* retryOnDeadlock(query(chatbot, createCounter, [chatbot]));
+        yield* retryOnLocks(query(chatbot, createCounter, [chatbot]));
         return yield* transaction(
           chatbot,
           Effect.andThen(query(chatbot, lockCounter, [chatbot]), body(session)),

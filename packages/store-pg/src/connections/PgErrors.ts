@@ -1,5 +1,5 @@
 /**
- * Maps database errors to the core's errors, and retries after deadlocks.
+ * Maps database errors to the core's errors, and repeats work that ended because of locks.
  */
 import {
   ChatbotNotFound,
@@ -122,12 +122,10 @@ export const retry = <A, E, R>(
       : Effect.fail(error),
   );
 
-/** Retries a statement or transaction after a deadlock, which has rolled it back completely. */
-export const retryOnDeadlock = <A, E, R>(
-  work: Effect.Effect<A, E | SqlError.SqlError, R>,
-): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  retry(work, {
-    while: isDeadlock,
-    schedule: () =>
-      Schedule.jittered(Schedule.exponential("20 millis")).pipe(Schedule.upTo({ times: 5 })),
+/** Repeats what a deadlock has rolled back, and what has waited for a row lock as long as it may. */
+export const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  Effect.retry(work, {
+    while: (error) => isDeadlock(error) || isLockTimeout(error),
+    times: 14,
+    schedule: Schedule.spaced("1 second"),
   });
