@@ -4,6 +4,7 @@
  */
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
+import { dayMillis } from "../model/Day.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import { defaultChatQuery, defaultEntryQuery, entryIncludes } from "../model/ListQuery.ts";
 import { ChatArchive, type ArchiveRecord, type ChatbotSize } from "../ports/ChatArchive.ts";
@@ -359,11 +360,14 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
       yield* same(`the entries since ${millis} ms later`, entries, count);
     }
     yield* erase(chatbot, { _tag: "All" });
-    const day = 86_400_000;
-    const midnight = -(createTime.getTime() % day);
+    const midnight = -(createTime.getTime() % dayMillis);
     yield* same("its day", yield* answers(at(midnight), at(midnight + 1)), [1]);
-    yield* same("the day before", yield* answers(at(midnight - day), at(midnight)), []);
-    yield* same("the rest of its day", yield* answers(at(midnight + 1), at(midnight + day)), []);
+    yield* same("the day before", yield* answers(at(midnight - dayMillis), at(midnight)), []);
+    yield* same(
+      "the rest of its day",
+      yield* answers(at(midnight + 1), at(midnight + dayMillis)),
+      [],
+    );
   }),
 
   check("a visitor erases own chats only, which the audit log sums by key and day", function* () {

@@ -4,6 +4,7 @@
  */
 import { Clock, Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
+import { dayMillis } from "../model/Day.ts";
 import type { Entry } from "../model/Entry.ts";
 import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
@@ -418,7 +419,7 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
       const { tokens } = yield* both[1].spending(chatbot, apiKeyId);
       yield* same("the sum", tokens, sums[apiKeyId]);
     }
-    yield* pass(86_400_000);
+    yield* pass(dayMillis);
     yield* same("on the next day", (yield* both[0].spending(chatbot, "a")).tokens, 0);
   }),
 

@@ -6,6 +6,7 @@ import { Clock, Context, Duration, Effect, Layer } from "effect";
 import { Digest, Mac } from "effect/crypto";
 import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../../model/ApiKey.ts";
 import type { Chatbot } from "../../model/Chatbot.ts";
+import { dayMillis } from "../../model/Day.ts";
 import { ChatbotDirectory, type Grant } from "../../ports/ChatbotDirectory.ts";
 import {
   KeyRejected,
@@ -79,7 +80,7 @@ const anonymousPrefix = "visitor-";
 
 /** How long an anonymous visitor's token is valid, and for how long after that it can be renewed, in milliseconds. */
 const anonymousLife = 3_600_000;
-const renewableFor = 30 * 24 * 3_600_000;
+const renewableFor = 30 * dayMillis;
 
 /**
  * How long after its start a look-up is used, in milliseconds on the monotonic clock: a system clock that is set back
